@@ -7,7 +7,7 @@ from typing import Any
 
 from gangway.images import render, shell
 from gangway.images.observability import render_prometheus_azure
-from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, WorkerSpec
+from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, RdmaSetup, WorkerSpec
 
 CLOUD = "azure"
 
@@ -25,6 +25,11 @@ class FabricSetup:
     kernel_modules: tuple[str, ...] = ()
     topology_file: str = ""
     nccl_conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rdma(self) -> RdmaSetup | None:
+        """The adapters to check, if any."""
+        return RdmaSetup("InfiniBand", self.num_hcas, self.gbps_each) if self.num_hcas else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,24 +93,25 @@ def azure_job_env_text(spec: AzureNodeSpec, bin_dir: str) -> str:
 
 
 def fabric_env_text(fabric: FabricSetup) -> str:
-    """`/etc/gangway/fabric.env`, for check-ib.sh."""
+    """`/etc/gangway/fabric.env`, for check-nccl.sh."""
     lines = [f"{name}={value}" for name, value in sorted(fabric.nccl_conf.items())]
     arrays = shell.bash_array("KERNEL_MODULES", fabric.kernel_modules) + shell.bash_array("NCCL_CONF", lines)
-    return arrays + shell.bash_assignments({"HCA_GBPS": str(fabric.gbps_each), "TOPOLOGY_FILE": fabric.topology_file})
+    return arrays + shell.bash_assignments({"TOPOLOGY_FILE": fabric.topology_file})
 
 
 def azure_env_text(spec: AzureMachineSpec) -> str:
     """`/etc/gangway/node.env`."""
     node = spec if isinstance(spec, AzureNodeSpec) else None
+    rdma = node.fabric.rdma if node and node.fabric else None
     settings = {
         **(node.breaker.settings if node and node.breaker else {}),
+        **(rdma.settings if rdma else {}),
         **shell.machine_settings(spec, "worker" if node else "head"),
         **shell.metadata_settings(spec),
         "CLIENT_ID": spec.client_id,
         "DATA_DIR": (node.data_dir if node else None) or "",
         "ENDED_OBJECT": spec.ended_object,
         "GPUS_PLANNED": shell.planned_gpus(spec.job) if node else "0",
-        "HCAS_PLANNED": str(node.fabric.num_hcas if node and node.fabric else 0),
         "IN_GROUP": "yes" if node else "",
         "LOG_GROUP": spec.ingestion_url or "",
         **shell.mount_settings(spec.file_system),
@@ -180,7 +186,8 @@ def render_azure_head(spec: AzureHeadSpec) -> str:
 def _node_steps(spec: AzureNodeSpec) -> list[str]:
     planned = {
         "check-gpu.sh": spec.job.backend == "nccl",
-        "check-ib.sh": spec.fabric is not None,
+        "check-rdma.sh": spec.fabric is not None and spec.fabric.rdma is not None,
+        "check-nccl.sh": spec.fabric is not None,
         "mount-scratch.sh": spec.scratch_mount_point is not None,
         "fetch-key.sh": spec.member_key is not None,
         "install-docker.sh": True,

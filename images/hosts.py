@@ -1,6 +1,5 @@
 """Existing machines: a bash script for each, which installs or removes a stack's files and services."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -67,11 +66,6 @@ _CLIENTS = {
     "gs": "gcloud: install the Google Cloud CLI, which uploads records to the run store",
     "az": "az: install the Azure CLI, which uploads records to the run store",
 }
-
-
-def get_digest(installer: str) -> str:
-    """The checksum by which a machine detects an incomplete script."""
-    return hashlib.sha256(installer.encode()).hexdigest()
 
 
 def render_host_installer(spec: HostSpec) -> str:

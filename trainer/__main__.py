@@ -230,13 +230,6 @@ def _train(arguments: argparse.Namespace) -> int:
         return train(config, run_dir, data_dir, context, interruption, options)
 
 
-def train_config(argv: Sequence[str]) -> TrainConfig:
-    """Returns the configuration that these arguments, the first of which is `train`, train with (TrainerError)."""
-    arguments = _parser().parse_args(argv)
-    with _naming_flags(arguments):
-        return _config(arguments)
-
-
 def data_mistake(config: TrainConfig, data_dir: Path) -> TrainerError | None:
     """Returns the error that `train` would raise for its data, except for damage, or None. Loads torch."""
     from gangway.trainer.data.shards import check_data
@@ -382,14 +375,19 @@ def _lost_peers(error: BaseException) -> bool:
         return False
     from torch.distributed import DistError
 
-    causes, cause = [error], error.__cause__ or error.__context__
-    while cause is not None:
-        causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
     return any(
         isinstance(each, DistError) or (isinstance(each, RuntimeError) and "gloo/transport/" in str(each))
-        for each in causes
+        for each in _causes(error)
     )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    seen = set[int]()
+    while cause is not None and id(cause) not in seen:  # `raise ... from` can close a circle
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ documentation and its HPC images' scripts), never derived from names. The scale 
 `NCCL_NET=IB` ends a job without working adapters instead of using TCP.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 
@@ -83,13 +83,10 @@ def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> Fabric
     )
 
 
-def share_partition_key(scale_sets: Sequence[str]) -> bool:
-    """Whether nodes share InfiniBand: only within one scale set ("Set up InfiniBand"), so no job spans rungs."""
-    return len(set(scale_sets)) <= 1
-
-
 def is_isolated_rung(machine: MachineType) -> bool:
-    """Whether nodes of different rungs cannot train together (InfiniBand). The head then fills one rung at a time."""
+    """Whether nodes of different rungs cannot train together: only nodes of one scale set share InfiniBand ("Set up
+    InfiniBand"). The head then fills one rung at a time.
+    """
     return isinstance(machine, AzureMachineType) and machine.infiniband is not None
 
 

@@ -19,7 +19,6 @@ from gangway.components.core.outputs import register_outputs
 # Azure Bastion documentation, "Subnet": at least a /26, with this name.
 BASTION_PREFIX, BASTION_SUBNET = 26, "AzureBastionSubnet"
 ROLES = ("fabric", "head")  # roles with an application security group each: workers and the head node
-BASTION = "bastion"  # in a flow, the subnet of Azure Bastion
 LUSTRE_PORTS = ("988", "1019-1023")  # Azure Managed Lustre documentation, "Network prerequisites": in and out
 # Azure allows 100 to 4096; the lowest number wins. Its default rules begin at 65000.
 FIRST_PRIORITY, LAST_PRIORITY, STEP = 100, 4096, 10

@@ -21,6 +21,12 @@ class Declaration:
         found = (r for r in self.resources if r.custom and r.type.endswith(f":{kind}"))
         return sorted(found, key=lambda r: r.name)
 
+    def each(self, kind: str) -> list[PlannedResource]:
+        """At least one of that kind: an assertion about each of none would always hold."""
+        found = self.of(kind)
+        assert found, f"no {kind}"
+        return found
+
     def one(self, kind: str) -> PlannedResource:
         """The only resource of that kind."""
         (found,) = self.of(kind)

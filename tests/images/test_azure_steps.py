@@ -41,13 +41,17 @@ def ib(azure_machine: Any, tmp_path: Path) -> Any:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/nccl.conf").write_text(CONF)
     azure_machine.fake("modprobe")
-    azure_machine.env |= {"GANGWAY_SYSFS": f"{tmp_path}/sys", "GANGWAY_IB_DEADLINE_SEC": "0"}
+    azure_machine.env |= {
+        "GANGWAY_SYSFS": f"{tmp_path}/sys",
+        "GANGWAY_RDMA_DEADLINE_SEC": "0",
+        "GANGWAY_NCCL_DEADLINE_SEC": "0",
+    }
     return azure_machine
 
 
-def given_up(machine: Any) -> str:
+def given_up(machine: Any, script: str) -> str:
     """Why the machine gave itself up."""
-    done = machine.run("check-ib.sh")
+    done = machine.run(script)
     assert (done.returncode, machine.verbs()) == (1, ["DELETE 3"]), done.stderr
     (event,) = machine.events()
     assert event["event"] == "node-given-up"
@@ -55,16 +59,16 @@ def given_up(machine: Any) -> str:
 
 
 def test_a_machine_with_all_that_was_planned_is_taken(ib: Any) -> None:
-    done = ib.run("check-ib.sh")
-    assert (done.returncode, ib.verbs()) == (0, []), done.stderr
+    checked, loaded = ib.run("check-rdma.sh"), ib.run("check-nccl.sh")
+    assert (checked.returncode, loaded.returncode, ib.verbs()) == (0, 0, []), checked.stderr + loaded.stderr
     assert ib.calls("modprobe") == [["nvidia-peermem"]]
-    assert "8 adapters up at 400 Gb/s" in done.stderr
+    assert "8 adapters up at 400 Gb/s" in checked.stderr
 
 
 def test_names_do_not_matter_before_the_image_has_renamed_devices(ib: Any, tmp_path: Path) -> None:
     for device in (tmp_path / "sys/class/infiniband").glob("mlx5_ib*"):
         device.rename(device.with_name(device.name.replace("ib", "")))
-    assert ib.run("check-ib.sh").returncode == 0
+    assert ib.run("check-rdma.sh").returncode == 0
 
 
 @pytest.mark.slow
@@ -82,39 +86,39 @@ def test_one_adapter_that_is_not_up_gives_the_node_up(
     ib: Any, tmp_path: Path, changed: dict[str, str], said: str
 ) -> None:
     adapter(tmp_path, "mlx5_ib3", **changed)
-    reason = given_up(ib)
+    reason = given_up(ib, "check-rdma.sh")
     assert "InfiniBand after 0 s: 7 adapters up at 400 Gb/s, 8 planned" in reason
     assert said in reason
 
 
 def test_a_machine_without_any_adapter_is_given_up(ib: Any, tmp_path: Path) -> None:
     (tmp_path / "sys/class/infiniband").rename(tmp_path / "gone")
-    assert "0 adapters up at 400 Gb/s, 8 planned" in given_up(ib)
+    assert "0 adapters up at 400 Gb/s, 8 planned" in given_up(ib, "check-rdma.sh")
 
 
 def test_a_link_that_comes_up_late_is_waited_for(ib: Any, tmp_path: Path) -> None:
     adapter(tmp_path, "mlx5_ib3", state="1: DOWN")
     port = tmp_path / "sys/class/infiniband/mlx5_ib3/ports/1"
     ib.fake("sleep", f"echo '4: ACTIVE' >{port}/state")
-    assert ib.run("check-ib.sh", IB_DEADLINE_SEC="10").returncode == 0
+    assert ib.run("check-rdma.sh", RDMA_DEADLINE_SEC="10").returncode == 0
 
 
 @pytest.mark.parametrize("file", ["opt/microsoft/ndv5/topo.xml", "etc/nccl.conf"])
 def test_files_that_nccl_needs_must_be_there_and_say_what_is_planned(ib: Any, tmp_path: Path, file: str) -> None:
     (tmp_path / file).write_text("")
-    assert "NCCL's files are incomplete; required: /opt/microsoft/ndv5/topo.xml" in given_up(ib)
+    assert "NCCL's files are incomplete; required: /opt/microsoft/ndv5/topo.xml" in given_up(ib, "check-nccl.sh")
 
 
 def test_a_module_that_does_not_load_gives_the_node_up(ib: Any) -> None:
     ib.fake("modprobe", "exit 1")
-    assert "cannot load nvidia-peermem" in given_up(ib)
+    assert "cannot load nvidia-peermem" in given_up(ib, "check-nccl.sh")
 
 
 def test_a_size_with_files_and_no_infiniband_checks_those_alone(ib: Any, azure_node: AzureNodeSpec) -> None:
     assert azure_node.fabric is not None
     ib.plan(fabric=FabricSetup(topology_file=azure_node.fabric.topology_file, nccl_conf=azure_node.fabric.nccl_conf))
     ib.fake("modprobe", "exit 1")
-    assert ib.run("check-ib.sh").returncode == 0
+    assert ib.run("check-nccl.sh").returncode == 0
 
 
 @pytest.fixture
@@ -287,7 +291,7 @@ ETC = "/etc/systemd/system/"
 def test_what_a_worker_prepares_is_what_was_planned(
     unit: Any, steps: Any, azure_node: AzureNodeSpec, azure_plain_node: AzureNodeSpec
 ) -> None:
-    first = ["check-gpu.sh", "check-ib.sh", "mount-scratch.sh", "fetch-key.sh", "install-docker.sh"]
+    first = ["check-gpu.sh", "check-rdma.sh", "check-nccl.sh", "mount-scratch.sh", "fetch-key.sh", "install-docker.sh"]
     assert steps(azure_node) == [*first, "mount-lustre.sh", "pull-image.sh"]
     assert steps(azure_plain_node) == ["check-gpu.sh", "install-docker.sh", "pull-image.sh"]
     assert unit(azure_node, "gangway-prepare.service", "Restart") == [], "a worker is given up, not prepared again"
@@ -336,13 +340,15 @@ def test_a_machines_python_is_all_there(
     machines: Any, azure_node: AzureNodeSpec, azure_plain_node: AzureNodeSpec, azure_head: AzureHeadSpec
 ) -> None:
     """Whatever a module imports of ours is on the machine too."""
-    place = "/opt/gangway/lib/"
+    place, found = "/opt/gangway/lib/", set[str]()
     for spec in (azure_node, azure_plain_node, azure_head):
         files = machines.files_of(machines.rendered(spec))
         for path, (_, text) in files.items():
             if path.startswith(place):
-                wanted = re.findall(r"^from (images\.\S+) import", text, re.MULTILINE)
+                wanted = re.findall(r"^from (gangway\.images\.\S+) import", text, re.MULTILINE)
                 assert {f"{place}{name.replace('.', '/')}.py" for name in wanted} <= files.keys(), path
+                found.update(wanted)
+    assert "gangway.images.node.web" in found
 
 
 def test_the_head_fills_and_puts_what_it_is_told(unit: Any, azure_head: AzureHeadSpec, machines: Any) -> None:
@@ -401,7 +407,7 @@ def test_a_setup_is_made_of_a_plan(size: str) -> None:
         nccl_conf=plan.nccl_conf,
     )
     text = fabric_env_text(setup)
-    assert f"HCA_GBPS={plan.gbps_each}\n" in text
+    assert (setup.rdma is not None) == (plan.num_hcas > 0)
     for name, value in plan.nccl_conf.items():
         assert f"    {name}={value}\n" in text
 

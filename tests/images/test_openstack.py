@@ -123,11 +123,13 @@ def test_user_data_fit(machines: Any, name: str, request: pytest.FixtureRequest)
 @pytest.mark.parametrize("name", ["openstack_node", "openstack_head"])
 def test_a_machines_python_is_all_there(machines: Any, name: str, request: pytest.FixtureRequest) -> None:
     files = machines.files_of(machines.rendered(request.getfixturevalue(name)))
-    place = "/opt/gangway/lib/"
+    place, found = "/opt/gangway/lib/", set[str]()
     for path, (_, text) in files.items():
         if path.startswith(place):
-            wanted = re.findall(r"^from (images\.\S+) import", text, re.MULTILINE)
+            wanted = re.findall(r"^from (gangway\.images\.\S+) import", text, re.MULTILINE)
             assert {f"{place}{module.replace('.', '/')}.py" for module in wanted} <= files.keys(), path
+            found.update(wanted)
+    assert "gangway.images.node.web" in found
 
 
 def test_a_record_is_put(openstack_machine: Any, swift: Any, tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def files(document: str, machines: Any, tmp_path: Path) -> list[Path]:
 
 SCRIPTS = {
     **{"node": 15, "plain_node": 10, "head": 8, "plain_head": 5},
-    **{"azure_node": 18, "azure_plain_node": 13, "azure_head": 9},
+    **{"azure_node": 19, "azure_plain_node": 13, "azure_head": 9},
     **{"gcp_node": 19, "gcp_plain_node": 12, "gcp_head": 10, "tpu_host": 14},
     **{"openstack_node": 16, "openstack_plain_node": 13, "openstack_head": 10},
 }

@@ -162,6 +162,22 @@ def test_a_mistake_found_in_an_outputs_function_is_told_as_any_other() -> None:
         record(program, PlaceholderCloud(), "test")
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("innermost", [InputError("gangway:job.kimg", "too many"), OSError("gone")], ids=["", "none"])
+def test_causes_in_a_circle_end(innermost: Exception) -> None:
+    """The SDK makes them: each waiting resource raises an error from the one before it."""
+    raised, between = RuntimeError("while waiting"), LookupError("no such output")
+    raised.__cause__, between.__context__, innermost.__cause__ = between, innermost, raised
+
+    def program() -> dict[str, Any]:
+        raise raised
+
+    expected = innermost if isinstance(innermost, InputError) else raised
+    with pytest.raises(type(expected)) as caught:
+        record(program, PlaceholderCloud(), "test")
+    assert caught.value is expected
+
+
 def test_a_secret_beside_others_hides_itself_alone() -> None:
     """As on the wire: read back by Pulumi's mocks, the whole mapping is one."""
 

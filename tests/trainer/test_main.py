@@ -240,6 +240,15 @@ def test_a_workers_exit_code_tells_its_own_failure_from_that_of_its_peers(monkey
     assert [_ends_with(error, monkeypatch) for error in own] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(("message", "code"), [(GLOO, 76), ("CUDA error", 1)])
+@pytest.mark.timeout(20)
+def test_causes_in_a_circle_end(message: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    raised, inner, innermost = ValueError("while cleaning up"), OSError("gone"), RuntimeError(message)
+    raised.__cause__, inner.__context__, innermost.__cause__ = inner, innermost, raised
+    assert _ends_with(raised, monkeypatch) == code
+
+
 def test_who_reads_no_further_is_told_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,7 +29,6 @@ from gangway.trainer.phases.rng import Purpose
 from gangway.trainer.records.stats_log import require_run
 from gangway.trainer.steps.state import TrainState
 
-FILM_SUFFIXES = (".mp4", ".gif")
 _FRAME = 2
 _FRAME_GREY = 96
 _CAPTION = 14  # Height of the captions above a grid, pixels

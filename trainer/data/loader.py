@@ -1,4 +1,4 @@
-"""Images in memory, their order as a pure function of seed and images seen, its digest, and a prefetching loader."""
+"""The order of images as a pure function of seed and images seen, its digest, and a prefetching loader."""
 
 import functools
 import time
@@ -33,33 +33,6 @@ class ImageSource(Protocol):
 
     def mirrored(self) -> "ImageSource":
         """Twice the images: mirrored left to right from `len(self)` on."""
-
-
-class ImagesInMemory:
-    """uint8 images [N, C, H, W] or clips [N, C, T, H, W], with labels [N] if `num_classes` is above 0."""
-
-    def __init__(
-        self, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, num_classes: int = 0
-    ) -> None:
-        self._images, self._labels, self.num_classes = images, labels, num_classes
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """See `ImageSource`."""
-        return self._images[indices]
-
-    def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """See `ImageSource`."""
-        assert self._labels is not None, "num_classes is 0 without them"
-        return self._labels[indices]
-
-    def mirrored(self) -> "ImagesInMemory":
-        """See `ImageSource`."""
-        both = np.concatenate([self._images, self._images[..., ::-1]])
-        labels = None if self._labels is None else np.concatenate([self._labels, self._labels])
-        return ImagesInMemory(both, labels, self.num_classes)
 
 
 NUM_DOMAINS = 2

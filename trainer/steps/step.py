@@ -4,14 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.loader import ImagesInMemory, check_domains
 from gangway.trainer.distributed.world import World
 from gangway.trainer.families import get_family
 from gangway.trainer.networks.base import Network
@@ -154,46 +150,3 @@ def resting(networks: Sequence[Network]) -> Iterator[None]:
 def first_failure(own: str, world: World) -> str:
     """Returns the first worker's failure on all workers; empty where none failed."""
     return next(filter(None, world.gather(own)), "")
-
-
-class LocalRound(NamedTuple):
-    """A round's real images, and the mean of each loss over its steps, by name; None for a penalty that no step had."""
-
-    images: int
-    losses: dict[str, float | None]
-
-
-def local_train(
-    state: TrainState, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, *, steps: int = 1
-) -> LocalRound:
-    """Makes steps on uint8 `images`, such as a federation client's, in place, without files (TrainerError: misfits)."""
-    config = state.config
-    if images.shape[1:] != config.image_shape or not len(images):
-        raise TrainerError(
-            place="images",
-            problem="are not what the state's networks make",
-            value=f"{images.dtype} {images.shape}",
-            allowed=f"uint8 [N, {', '.join(map(str, config.image_shape))}], one image at least",
-            fix="resize them, or create the state of a configuration of their size",
-        )
-    if config.num_labels and labels is None:
-        kind = "domains" if config.translates else "classes"
-        raise TrainerError(
-            place="labels",
-            problem=f"are missing, and the networks know {config.num_labels} {kind}",
-            allowed=f"[{len(images)}] whole numbers below {config.num_labels}",
-            fix="give them, or create the state of a configuration without",
-        )
-    source = ImagesInMemory(images, labels, config.num_labels)
-    if config.translates:
-        check_domains(source, "labels")
-    device = next(next(iter(state.roles.values())).network.parameters()).device
-    world, phases = World.alone(device), get_phases(state)
-    game, sums, begun = new_game(phases, config, world), Accumulator(phases, device), state.images
-    batch = Batch(config, world, source, state.images)
-    try:
-        for _ in range(steps):
-            step(state, batch, game, sums)
-    finally:
-        batch.close()
-    return LocalRound(state.images - begun, sums.means([sums.cpu().tolist()]))

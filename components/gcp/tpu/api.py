@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from gangway.components.core.findings import GangwayError
-from gangway.components.core.http_reply import Reply
 
 GOOGLE_API_URL = "https://tpu.googleapis.com"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -36,14 +35,6 @@ class TpuError(GangwayError):
 
 class QuotaError(TpuError):
     """The project's quota is exceeded, or the API's rate limit did not end in time."""
-
-
-class Response(Reply, Protocol):
-    """A response with its headers."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Case-insensitive."""
 
 
 class Session(Protocol):
@@ -123,23 +114,26 @@ class TpuApi:
 
     def get_queued_resource(self, name: str) -> dict[str, Any] | None:
         """The queued resource, or None if there is none."""
-        return self._find(name)
+        try:
+            return self._call("GET", name)
+        except TpuError as error:
+            if error.status == 404:
+                return None
+            raise
 
     def delete_queued_resource(self, name: str) -> dict[str, Any]:
         """Request the deletion of a queued resource and its nodes -> Operation."""
         return self._call("DELETE", name, {"force": "true", "requestId": str(uuid.uuid4())})
 
-    def list_queued_resources(self, parent: str) -> Iterator[dict[str, Any]]:
-        """Every queued resource of a zone, page by page."""
-        return self._pages(f"{parent}/queuedResources", "queuedResources")
-
-    def get_node(self, name: str) -> dict[str, Any] | None:
-        """The node, or None if there is none."""
-        return self._find(name)
-
     def list_nodes(self, parent: str) -> Iterator[dict[str, Any]]:
         """Every node of a zone, page by page."""
-        return self._pages(f"{parent}/nodes", "nodes")
+        query: dict[str, str] = {}
+        while True:
+            page = self._call("GET", f"{parent}/nodes", query)
+            yield from page.get("nodes", [])
+            if not page.get("nextPageToken"):
+                return
+            query = {"pageToken": page["nextPageToken"]}
 
     def patch_node_labels(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
         """Set a node's labels -> Operation."""
@@ -152,23 +146,6 @@ class TpuApi:
     def get_operation(self, name: str) -> dict[str, Any]:
         """The status of an operation."""
         return self._call("GET", name)
-
-    def _find(self, name: str) -> dict[str, Any] | None:
-        try:
-            return self._call("GET", name)
-        except TpuError as error:
-            if error.status == 404:
-                return None
-            raise
-
-    def _pages(self, path: str, key: str) -> Iterator[dict[str, Any]]:
-        query: dict[str, str] = {}
-        while True:
-            page = self._call("GET", path, query)
-            yield from page.get(key, [])
-            if not page.get("nextPageToken"):
-                return
-            query = {"pageToken": page["nextPageToken"]}
 
     def _call(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None

@@ -68,6 +68,3 @@ registry_login() {
     azure registry-token "$IMAGE_REGISTRY" |
         docker login --username 00000000-0000-0000-0000-000000000000 --password-stdin "$IMAGE_REGISTRY"
 }
-
-# apt_get ARGUMENTS...: waits for others that hold its lock, as unattended upgrades do after boot.
-apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }

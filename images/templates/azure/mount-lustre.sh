@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Mounts the Azure Managed Lustre file system, with retries until a deadline. The HPC images bring its client. Microsoft
-# builds and signs it for most of Azure's kernels of Ubuntu; for another it is built here, signed by nobody, and Secure
-# Boot refuses to load that one. A node without it is given up, and says so.
+# Mounts the Azure Managed Lustre file system. The HPC images have its client. Microsoft builds and signs it for most of
+# Azure's kernels of Ubuntu; for another it is built here, unsigned, and Secure Boot refuses to load it.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -16,10 +15,10 @@ codename() {
     (. "$ROOT/etc/os-release" && echo "$VERSION_CODENAME")
 }
 
-# newest_first PREFIX: packages that are called so, and after it by Lustre's version.
+# newest_first PREFIX: packages with this prefix, by Lustre's version.
 newest_first() { apt-cache search --names-only "^$1-[0-9]" | cut -d' ' -f1 | sort -rV; }
 
-# built_package: the newest one for this kernel, which is its version; empty where there is none.
+# built_package: the newest one for this kernel; empty if there is none.
 built_package() {
     local name
     while read -r name; do

@@ -8,7 +8,7 @@ DEADLINE_SEC=${GANGWAY_NAME_DEADLINE_SEC:-120}
 
 azure outlast || log "cannot read scheduled restarts: starting the job"
 words=("$@")
-if [ "$HCAS_PLANNED" -gt 0 ]; then
+if [ -n "${RDMA_DEVICES:-}" ]; then
     know_set() { scale_set=$(azure scale-set); }
     retry "$DEADLINE_SEC" know_set || {
         log "the metadata service has no scale set for this machine"

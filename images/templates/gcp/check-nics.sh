@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks for all planned GPU NICs, else gives up the node: NCCL would use fewer or TCP, many times slower. RoCE NICs are counted as RDMA devices, those of GPUDirect as interfaces of the gVNIC driver, which is named gve,
-# and was gvnic in Google's releases until 2023.
+# Checks for all planned GPU NICs, else gives up the node: NCCL would use fewer or TCP, many times slower. Counts RoCE NICs as
+# RDMA devices, those of GPUDirect by their gVNIC driver: gve, or gvnic in Google's releases until 2023.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"

@@ -11,18 +11,18 @@ export SCRATCH_DISKS='google-local-nvme-ssd-*' IMAGE_SCRATCH=
 # close-metadata.sh: the metadata server, which is the resolver too; over IPv6 as well.
 export METADATA_IPV4='169.254.169.254' METADATA_IPV6='fd20:ce::254'
 
-# metadata PATH: one item of metadata; fails where there is no such item.
+# metadata PATH: one item; fails if it is missing.
 metadata() { curl -fs --max-time 2 -H 'Metadata-Flavor: Google' "$METADATA_URL/computeMetadata/v1/$1"; }
 
 # gce COMMAND...: see images/node/gcp/api.py.
 gce() { PYTHONPATH=$LIB_DIR python3 -m gangway.images.node.gcp.api "$@"; }
 
-# For a preemption, because the machine shuts down (a group deletes its instances without asking first), or as asked.
+# Preempted, shutting down (a group deletes its instances without notice), or asked to leave.
 leaving() {
     [ "$(metadata instance/preempted)" = TRUE ] || [ "$(systemctl is-system-running)" = stopping ] || asked_to_leave
 }
 
-# asked_to_leave: its group, by the tag that images/node/gcp/notices.py hears of.
+# asked_to_leave: by its group, with the tag that images/node/gcp/notices.py watches.
 asked_to_leave() { [ -n "$IN_GROUP" ] && [[ "$(metadata instance/tags)" == *'"gangway-leave"'* ]]; }
 
 own_capacity() {
@@ -33,14 +33,14 @@ own_capacity() {
 }
 
 made_for_job() { [ "$ROLE" = worker ]; }
-# Asked to leave, it leaves by itself once the trainer has saved.
+# A node that is asked to leave does so once the trainer has saved.
 group_waits() { asked_to_leave; }
 let_go() { leave_group; }
 
 send_event() { gce event "$PROJECT" "$LOG_GROUP" "$@"; }
 
-# A machine that may not speak to its group stops itself, and costs no more: the group then makes it anew, unless it is
-# one of flex-start, whose instances may not be repaired; the head then fills the rung below. A TPU host is in no group.
+# A machine that may not call its group stops, and the group recreates it. Flex-start instances may not be repaired: the head
+# fills the rung below. A TPU host is in no group.
 replace_node() {
     if [ -z "$IN_GROUP" ]; then
         log "a single host of a slice is not replaced: checked again within 30 minutes"
@@ -52,7 +52,7 @@ replace_node() {
     fi
 }
 
-# The head fills no group while held.json is there, but a group keeps its own size: this node takes its place with it.
+# While held.json exists, the head fills no group; this node leaves for good, since a group would keep its size.
 hold_launches() {
     leave_group || { log "this node stops, but its group recreates it: set the group's size to 0" && systemctl poweroff; }
 }
@@ -60,7 +60,7 @@ hold_launches() {
 # The head fills groups until this object exists.
 stop_filling() { gce put "$STATE_DIR/ended" "$BUCKET_URI/$ENDED_OBJECT"; }
 
-# All slices of a job go with their request in the queue, which one host gives up for all.
+# One host deletes the queued resource, and with it all slices of the job.
 leave_group() {
     if [ -n "$IN_GROUP" ]; then
         log "this node leaves its group"
@@ -76,7 +76,7 @@ leave_group() {
 # tpu_env NAME: a value of a TPU host's metadata `tpu-env`, which is YAML with one 'quoted' value a line.
 tpu_env() { sed -n "s/^$1: *'\{0,1\}\([^']*\)'\{0,1\} *\$/\1/p" <<<"$TPU_ENV"; }
 
-# first_host: this is the first host of the first slice, at which all meet.
+# first_host: this is the first host of the first slice, where all meet.
 first_host() {
     TPU_ENV=${TPU_ENV:-$(metadata instance/attributes/tpu-env)} && [ "$(tpu_env WORKER_ID)" = 0 ] &&
         { [ "$NUM_SLICES" = 1 ] || [ "$(tpu_env MEGASCALE_SLICE_ID)" = 0 ]; }
@@ -96,18 +96,15 @@ login_at() { gce token | docker login --username oauth2accesstoken --password-st
 
 registry_login() { login_at "$IMAGE_REGISTRY"; }
 
-# apt_get ARGUMENTS...: waits for others that hold its lock, as unattended upgrades do after boot.
-apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }
-
-# apt_source NAME KEY_URL WHERE [OPTIONS [FINGERPRINT]]: adds a repository, WHERE being a line of sources.list from its
-# address on, FINGERPRINT its key's. Of Google's own repositories we know none: their keys change every few years.
+# apt_source NAME KEY_URL WHERE [OPTIONS [FINGERPRINT]]: adds a repository; WHERE is a line of sources.list from its address
+# on. Google's own repositories have no fixed FINGERPRINT: their keys change every few years.
 apt_source() {
     apt_key "$1" "$2" "${5:-}" &&
         echo "deb [signed-by=$ROOT/usr/share/keyrings/$1.gpg${4:+ $4}] $3" >"$ROOT/etc/apt/sources.list.d/$1.list"
 }
 
-# apt_source_of_google NAME WHERE [OPTIONS]: the same for a repository of Google's that wants to know who asks; apt learns
-# to say so by a package of its own.
+# apt_source_of_google NAME WHERE [OPTIONS]: the same for a repository of Google's that requires authentication, for which apt
+# needs a package.
 apt_source_of_google() {
     apt_source artifact-registry https://packages.cloud.google.com/apt/doc/apt-key.gpg \
         "https://packages.cloud.google.com/apt apt-transport-artifact-registry-stable main" &&

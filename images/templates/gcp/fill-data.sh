@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Loads the bucket's data into the file system before training: one machine does it, the others wait. The head imports it
-# into Managed Lustre; else the first machine that gets the lock copies it.
+# Loads the bucket's data into the file system before training, on one machine while the others wait: the head imports it into
+# Managed Lustre, or the first machine that gets the lock copies it.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -10,8 +10,7 @@ FILLED=$MOUNT_POINT/.gangway-filled
 # Exit codes of images/node/gcp/api.py that need no retry.
 MISSING=2
 REFUSED=3
-# A right that was just given is not known everywhere at once: in seven minutes, or more (IAM, "Access change
-# propagation"). A younger machine should wait, not leave.
+# A new grant takes seven minutes or more to apply (IAM, "Access change propagation"): a younger machine waits.
 GRACE_SEC=${GANGWAY_RIGHTS_GRACE_SEC:-600}
 REASON=
 
@@ -36,7 +35,7 @@ load_data() {
     echo "$DATA_SOURCE" >"$FILLED.part" && mv "$FILLED.part" "$FILLED"
 }
 
-# The lock goes with the process that holds it: a machine that dies leaves it to the next.
+# The lock ends with its process: if the machine dies, the next one gets it.
 fill_once() {
     local status=0
     flock -w "$DEADLINE_SEC" 9 || return

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Docker, and with GPUs NVIDIA's container toolkit, where the image lacks them: Canonical's images have neither. Then all
-# that a job runs on is held.
+# Installs Docker and, with GPUs, NVIDIA's container toolkit, which Canonical's images lack, and holds their versions.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -11,8 +10,8 @@ install_docker() {
     command -v docker >/dev/null || { apt_get update && apt_get install docker.io; }
 }
 
-# NVIDIA's guide "Installing the NVIDIA Container Toolkit", with apt. The fingerprint stands in Google's own scripts for
-# Dataproc (initialization-actions, gpu/install_gpu_driver.sh), and in many others.
+# NVIDIA's guide "Installing the NVIDIA Container Toolkit", with apt. The fingerprint is from Google's scripts for Dataproc
+# (initialization-actions, gpu/install_gpu_driver.sh).
 install_toolkit() {
     command -v nvidia-ctk >/dev/null && return
     apt_source nvidia-container-toolkit https://nvidia.github.io/libnvidia-container/gpgkey \
@@ -21,7 +20,7 @@ install_toolkit() {
         apt_get update && apt_get install nvidia-container-toolkit
 }
 
-# A new driver's libraries do not fit the module that is loaded, and a new docker ends its containers.
+# A new driver's libraries do not fit the loaded module, and a new docker stops its containers.
 hold() {
     local packages
     mapfile -t packages < <(

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Mounts a folder of the run bucket where a stack of TPUs has no file system: all hosts of a slice must see the same
-# checkpoints, and a preempted slice comes back with empty disks. Cloud Storage FUSE makes a file appear whole, once it
-# is closed, and from 3.1.0 on renames it in one step (its release notes); it has no hard links.
+# Mounts a folder of the run bucket for TPUs without a file system: all hosts of a slice must see the same checkpoints, and a
+# preempted slice returns with empty disks. Cloud Storage FUSE shows a file once it is closed and, from 3.1.0 on, renames
+# atomically (its release notes); it has no hard links.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
@@ -15,7 +15,7 @@ install_client() {
         apt_get update && apt_get install gcsfuse
 }
 
-# MOUNT_SOURCE is BUCKET/FOLDER. No metadata is kept: what another host has just written must be seen.
+# MOUNT_SOURCE is BUCKET/FOLDER. Without metadata caches, other hosts' new files appear at once.
 mount_once() {
     timeout --kill-after=5 60 gcsfuse --only-dir "${MOUNT_SOURCE#*/}" --implicit-dirs -o allow_other \
         --uid "$TRAINER_UID" --gid "$TRAINER_UID" --file-mode 644 --dir-mode 755 \

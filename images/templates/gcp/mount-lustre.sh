@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Mounts the Managed Lustre file system, with retries until a deadline. Google builds its client's modules for some
-# kernels only: for another they are built here, which Secure Boot refuses to load. A node without them is given up.
+# Mounts the Managed Lustre file system. Google builds its client's modules for some kernels; for another they are built
+# here, unsigned, and Secure Boot refuses to load them.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Checks that all adapters of the stack file are up at their rate; else gives up the node: NCCL would use fewer, and all nodes
-# would wait for this one.
+# Checks that all planned adapters are up at their rate; else gives up the node: NCCL would use fewer or TCP, many times
+# slower, and all nodes would wait for this one.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 SYSFS=${GANGWAY_SYSFS:-/sys}
 DEADLINE_SEC=${GANGWAY_RDMA_DEADLINE_SEC:-300}
 
-# ports: of the planned kind, and of the planned adapters where they are named.
+# ports: of the planned kind, and of the planned adapters where they are named. Azure's accelerated networking brings Ethernet
+# devices of the same driver, whose names differ before and after its image renames them.
 ports() {
     local port name
     for port in "$SYSFS"/class/infiniband/*/ports/1; do
@@ -17,7 +18,7 @@ ports() {
     done
 }
 
-# good_ports: those whose state is "4: ACTIVE" and whose rate, such as "400 Gb/sec (4X NDR)", is not below what is stated.
+# good_ports: those whose state is "4: ACTIVE" and whose rate, such as "400 Gb/sec (4X NDR)", is not below the plan's.
 good_ports() {
     local port rate
     while read -r port; do
@@ -40,7 +41,7 @@ adapter_states() {
     done < <(ports)
 }
 
-# Drivers may still be binding and links come up when this runs.
+# Drivers may still be binding, links come up and devices are renamed when this runs.
 retry "$DEADLINE_SEC" enough ||
     give_up "RDMA over $RDMA_LINK_LAYER after $DEADLINE_SEC s: $(count good_ports) adapters up at $RDMA_GBPS Gb/s, $RDMA_DEVICES planned; $(adapter_states | paste -sd '|')"
 log "RDMA over $RDMA_LINK_LAYER: $(count good_ports) adapters up at $RDMA_GBPS Gb/s"

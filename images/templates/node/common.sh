@@ -59,6 +59,9 @@ prepare_folder() {
         { mkdir -p "$1" && chown --no-dereference "$TRAINER_UID:$TRAINER_UID" "$1"; }
 }
 
+# apt_get ARGUMENTS...: waits for others that hold its lock, as unattended upgrades do after boot.
+apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }
+
 # apt_key NAME URL [FINGERPRINT]: installs the key of an apt repository. Gives up if there is another key; without a
 # fingerprint it relies on TLS.
 apt_key() {

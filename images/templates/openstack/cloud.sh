@@ -47,6 +47,3 @@ signing_key() { swift secret signing_key; }
 
 # The image is in a registry that the machines can read as they are.
 registry_login() { :; }
-
-# apt_get ARGUMENTS...: waits for others that hold its lock, as unattended upgrades do after boot.
-apt_get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }

@@ -122,7 +122,9 @@ def test_a_run_that_is_done_is_quiet(states: Any, leaving: int) -> None:
     """Its nodes leave some minutes after the last step: evaluation, the last upload, the group's own pace."""
     nodes = life(span(120 + leaving, 2), span(200, 0))
     found = states(nodes, nodes, Steps=life(span(10, None), span(110, 3), span(200 + leaving, None)))
+    assert found["no-steps"]
     assert not any(found["no-steps"])
+    assert found["nodes-missing"]
     assert not any(found["nodes-missing"])
 
 

@@ -59,7 +59,7 @@ def test_no_pod_has_its_machines_rights(make: Make) -> None:
 def test_a_machine_may_join_and_pull_and_be_logged_into(make: Make) -> None:
     made = make(EksCluster)
     attached: dict[str, set[str]] = {}
-    for each in made.of("RolePolicyAttachment"):
+    for each in made.each("RolePolicyAttachment"):
         attached.setdefault(each.inputs["role"], set()).add(each.inputs["policyArn"].rpartition("/")[2])
     assert sorted(map(sorted, attached.values())) == [
         ["AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy"],

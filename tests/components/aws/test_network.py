@@ -153,7 +153,7 @@ def test_nat_gives_the_private_subnets_one_way_out(make: Make) -> None:
 @pytest.mark.parametrize("egress", ["endpoints", "nat"])
 def test_no_subnet_hands_out_public_addresses(make: Make, egress: str) -> None:
     made = make(TrainingNetwork, egress=egress)
-    assert all(subnet.inputs["mapPublicIpOnLaunch"] is False for subnet in made.of("Subnet"))
+    assert all(subnet.inputs["mapPublicIpOnLaunch"] is False for subnet in made.each("Subnet"))
     private = [s for s in made.of("Subnet") if s.name.startswith("demo-private")]
     assert {s.inputs["availabilityZone"] for s in private} == {"us-east-2a", "us-east-2b"}
 

@@ -100,7 +100,7 @@ def test_every_template_is_closed_and_wired(make: Make, machine_type: str) -> No
 
 
 def test_what_a_template_launches_is_tagged(make: Make, tags: dict[str, str]) -> None:
-    for template in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate"):
+    for template in make(EfaNodePool, capacity=LADDER).each("LaunchTemplate"):
         specifications = template.inputs["tagSpecifications"]
         assert [s["resourceType"] for s in specifications] == ["instance", "volume", "network-interface"]
         assert all(s["tags"] == {**tags, "Name": template.name} for s in specifications)
@@ -273,7 +273,7 @@ def test_every_group_waits_for_a_last_checkpoint(make: Make) -> None:
     """The hook is part of the group: `destroy` would take one of its own away first, and end the nodes at once."""
     made = make(EfaNodePool, capacity=EVERY_KIND)
     assert len(made.of("Group")) == len(EVERY_KIND)
-    for group in made.of("Group"):
+    for group in made.each("Group"):
         assert group.inputs["initialLifecycleHooks"] == [
             {
                 "name": LIFECYCLE_HOOK,
@@ -302,11 +302,11 @@ def test_destroy_waits_for_the_nodes_and_is_kept_waiting_by_nothing_else(
 
 
 def test_the_root_disk_is_the_images_own_under_the_given_key(make: Make) -> None:
-    for template in make(EfaNodePool, capacity=LADDER).of("LaunchTemplate"):
+    for template in make(EfaNodePool, capacity=LADDER).each("LaunchTemplate"):
         (disk,) = template.inputs["blockDeviceMappings"]
         assert disk["deviceName"] == "/dev/sda1", "Ubuntu's, as of the Deep Learning AMI"
     made = make(EfaNodePool, capacity=LADDER, root_device_name="/dev/xvda", kms_key_arn="arn:key")
-    for template in made.of("LaunchTemplate"):
+    for template in made.each("LaunchTemplate"):
         (disk,) = template.inputs["blockDeviceMappings"]
         assert (disk["deviceName"], disk["ebs"]["kmsKeyId"]) == ("/dev/xvda", "arn:key")
 
@@ -376,9 +376,9 @@ def test_each_rung_may_have_user_data_and_tags_of_its_own(make: Make, tags: dict
 def test_machines_that_are_named_read_their_tags_and_the_newest_goes_first(make: Make) -> None:
     named, others = make(EfaNodePool, capacity=LADDER, named_by_tag=True), make(EfaNodePool, capacity=LADDER)
     for made, tags, first in ((named, "enabled", ["NewestInstance"]), (others, None, None)):
-        for template in made.of("LaunchTemplate"):
+        for template in made.each("LaunchTemplate"):
             assert template.inputs["metadataOptions"].get("instanceMetadataTags") == tags
-        for group in made.of("Group"):
+        for group in made.each("Group"):
             assert group.inputs.get("terminationPolicies") == first
 
 

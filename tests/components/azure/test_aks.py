@@ -220,7 +220,7 @@ def test_spot_pools_delete_what_is_taken(make: Make, pool_args: dict[str, Any]) 
 
 
 def test_pools_grow_from_nothing(make: Make, pool_args: dict[str, Any]) -> None:
-    for pool in make(AksNodePools, pool_args).of("AgentPool"):
+    for pool in make(AksNodePools, pool_args).each("AgentPool"):
         sizes = [pool.inputs[key] for key in ("enableAutoScaling", "minCount", "maxCount", "count")]
         assert sizes == [True, 0, 4, 0]
         assert pool.inputs["mode"] == "User"

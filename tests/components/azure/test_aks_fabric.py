@@ -58,7 +58,10 @@ def test_the_autoscaler_is_told_of_what_no_size_tells() -> None:
 
 @pytest.mark.parametrize("version", ["1.35", "1.36", "1.37"])
 def test_kubernetes_knows_every_field(version: str) -> None:
-    kubernetes_validate.validate(manifest("DaemonSet"), version, strict=True)
+    known = manifest("DaemonSet")
+    kubernetes_validate.validate(known, version, strict=True)
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate({**known, "spec": {**known["spec"], "templat": {}}}, version, strict=True)
 
 
 NSENTER = """#!/bin/sh

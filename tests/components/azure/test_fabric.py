@@ -12,7 +12,6 @@ from gangway.components.azure.fabric import (
     ImageReference,
     fabric_findings,
     plan_fabric,
-    share_partition_key,
 )
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import AzureMachineType
@@ -159,9 +158,3 @@ def test_the_rdma_networks_own_addresses(cidr: str, refused: bool) -> None:
     assert codes(findings) == ([("error", "fabric.rdma-range")] if refused else [])
     assert all(finding.path == "gangway:network.cidr" and cidr in finding.message for finding in findings)
     assert find(NC, nodes=1, cidr=cidr) == [], "no InfiniBand, no RDMA network"
-
-
-def test_only_nodes_of_one_scale_set_share_a_partition_key() -> None:
-    assert share_partition_key(["spot", "spot"])
-    assert share_partition_key([])
-    assert not share_partition_key(["spot", "on-demand"])

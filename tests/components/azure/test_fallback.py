@@ -113,4 +113,5 @@ def test_the_head_is_told_everything_but_the_number_of_nodes_as_json() -> None:
 
 
 def test_the_heads_identity_may_do_it() -> None:
+    assert HEAD_ACTIONS
     assert set(HEAD_ACTIONS) <= set(head_actions(fills_groups=True, scrapes=False))

@@ -136,7 +136,7 @@ def test_two_stacks_of_one_name_in_a_subscription_are_in_nobodys_way(make: Make,
 
 
 def test_every_assignment_is_of_the_identity_itself(make: Make, whole: dict[str, Any]) -> None:
-    for grant in make(NodeIdentity, whole).of("RoleAssignment"):
+    for grant in make(NodeIdentity, whole).each("RoleAssignment"):
         assert grant.inputs["principalId"] == "${UserAssignedIdentity.demo-node.principalId}"
         assert grant.inputs["principalType"] == "ServicePrincipal"
 

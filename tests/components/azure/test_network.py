@@ -82,7 +82,7 @@ def test_public_addresses_are_those_of_nat_and_bastion(made: Make) -> None:
     assert [address.name for address in made().of("PublicIPAddress")] == ["demo-nat"]
     whole = made(**WHOLE)
     assert [address.name for address in whole.of("PublicIPAddress")] == ["demo-bastion", "demo-nat"]
-    for address in whole.of("PublicIPAddress"):
+    for address in whole.each("PublicIPAddress"):
         assert address.inputs["sku"] == {"name": "Standard"}
         assert address.inputs["publicIPAllocationMethod"] == "Static"
         assert address.inputs["zones"] == ["1"]
@@ -299,11 +299,11 @@ def test_each_leads_to_the_one_that_is_the_stacks(endpoints: Any, arm_mistakes: 
 def test_public_names_become_their_addresses_in_this_network_alone(endpoints: Any) -> None:
     zones = {zone.name: zone.inputs["privateZoneName"] for zone in endpoints.of("PrivateZone")}
     assert set(zones.values()) == {service.zone for service in PRIVATE_SERVICES.values()}
-    for group in endpoints.of("PrivateDnsZoneGroup"):
+    for group in endpoints.each("PrivateDnsZoneGroup"):
         (config,) = group.inputs["privateDnsZoneConfigs"]
         assert config["privateDnsZoneId"] == f"${{PrivateZone.{group.name}.id}}"
         assert group.inputs["privateEndpointName"] == f"${{PrivateEndpoint.{group.name}.name}}"
-    for link in endpoints.of("VirtualNetworkLink"):
+    for link in endpoints.each("VirtualNetworkLink"):
         assert (link.inputs["virtualNetwork"], link.inputs["registrationEnabled"]) == ({"id": "/networks/n"}, False)
 
 

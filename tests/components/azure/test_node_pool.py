@@ -189,7 +189,7 @@ def test_nodes_without_infiniband_may_be_kept_in_one_data_centre(make: Make) -> 
 
 
 def test_a_region_without_zones(make: Make) -> None:
-    assert all("zones" not in one.inputs for one in make(zone="").of("VirtualMachineScaleSet"))
+    assert all("zones" not in one.inputs for one in make(zone="").each("VirtualMachineScaleSet"))
 
 
 @pytest.mark.parametrize(

@@ -88,14 +88,14 @@ def as_the_api_has_it(pool: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("machine", sorted(NICS))
 def test_the_api_takes_the_pools(make: Make, api_mistakes: Mistakes, machine: str) -> None:
-    for pool in make(machine).of("NodePool"):
+    for pool in make(machine).each("NodePool"):
         assert api_mistakes("container.v1", "NodePool", as_the_api_has_it(pool)) == []
 
 
 @pytest.mark.parametrize("accelerator", ["v5litepod-16", "v5p-8", "v6e-16"])
 def test_the_api_takes_slices(make: Make, api_mistakes: Mistakes, accelerator: str) -> None:
     made = make(None, accelerator_type=accelerator, capacity=[RESERVED, SPOT], num_nodes_max=2)
-    for pool in made.of("NodePool"):
+    for pool in made.each("NodePool"):
         assert api_mistakes("container.v1", "NodePool", as_the_api_has_it(pool)) == []
         assert "guestAccelerators" not in pool.inputs["nodeConfig"]
 
@@ -135,8 +135,8 @@ def test_rungs_are_told_apart_by_their_labels(make: Make) -> None:
 
 def test_taints_are_of_every_pool(make: Make) -> None:
     taint = {"key": "gangway.dev/job", "value": "true", "effect": "NO_SCHEDULE"}
-    assert all(pool.inputs["nodeConfig"]["taints"] == [taint] for pool in make(node_taints=[taint]).of("NodePool"))
-    assert all("taints" not in pool.inputs["nodeConfig"] for pool in make().of("NodePool"))
+    assert all(pool.inputs["nodeConfig"]["taints"] == [taint] for pool in make(node_taints=[taint]).each("NodePool"))
+    assert all("taints" not in pool.inputs["nodeConfig"] for pool in make().each("NodePool"))
 
 
 @pytest.mark.parametrize("machine", sorted(NICS))
@@ -178,7 +178,7 @@ def gke_refuses(inputs: Any) -> bool:
 
 @pytest.mark.parametrize("accelerator", ["v5litepod-16", "v5p-16", "v6e-16", "tpu7x-16", "tpu7x-64"])
 def test_gke_takes_a_slices_counts(make: Make, accelerator: str) -> None:
-    for pool in make(None, accelerator_type=accelerator, capacity=[SPOT]).of("NodePool"):
+    for pool in make(None, accelerator_type=accelerator, capacity=[SPOT]).each("NodePool"):
         assert not gke_refuses(pool.inputs)
         total = {name: count for name, count in pool.inputs["autoscaling"].items() if name.startswith("total")}
         assert gke_refuses({**pool.inputs, "autoscaling": {**total, "totalMaxNodeCount": 4}})
@@ -188,7 +188,7 @@ def test_slices_of_ironwood_are_placed_by_a_policy(make: Make) -> None:
     made = make(None, accelerator_type="tpu7x-64", capacity=[SPOT, RESERVED], num_nodes_max=1)
     (policy,) = made.of("ResourcePolicy")
     assert policy.inputs["workloadPolicy"] == {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "2x4x4"}
-    for pool in made.of("NodePool"):
+    for pool in made.each("NodePool"):
         assert pool.inputs["placementPolicy"]["type"] == "COMPACT"
         assert pool.inputs["placementPolicy"]["policyName"] == policy.inputs["name"] == "demo-2x4x4"
         assert "tpuTopology" not in pool.inputs["placementPolicy"]
@@ -199,7 +199,7 @@ def test_slices_of_ironwood_are_placed_by_a_policy(make: Make) -> None:
 
 
 def test_walls_of_every_node(make: Make, args: dict[str, Any], labels: dict[str, str]) -> None:
-    for pool in make().of("NodePool"):
+    for pool in make().each("NodePool"):
         node = pool.inputs["nodeConfig"]
         assert node["shieldedInstanceConfig"] == {"enableSecureBoot": True, "enableIntegrityMonitoring": True}
         assert node["workloadMetadataConfig"] == {"mode": "GKE_METADATA"}

@@ -98,7 +98,7 @@ def test_whatever_is_of_the_whole_project_has_its_reason(node: Any, head: Any) -
     granted = set()
     for made in (node, head):
         roles = {f"${{IAMCustomRole.{role.name}.name}}": role for role in made.of("IAMCustomRole")}
-        for member in made.of("IAMMember"):
+        for member in made.each("IAMMember"):
             assert member.inputs["project"] == "lab"
             if "condition" in member.inputs:
                 continue

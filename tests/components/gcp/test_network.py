@@ -211,12 +211,12 @@ def test_a_zone_of_another_region_is_refused(make: Make, zone: str) -> None:
 @pytest.mark.slow
 def test_the_api_takes_the_networks(make: Make, api_mistakes: Mistakes) -> None:
     made = make(machine_type="a3-ultragpu-8g", private_services=True, head={"rendezvous_port": 1, "metrics_port": 2})
-    for network in made.of("Network"):
+    for network in made.each("Network"):
         ours = {"autoCreateSubnetworks", "mtu", "networkProfile"}
         body = {key: value for key, value in network.inputs.items() if key in ours}
         body["routingConfig"] = {"routingMode": network.inputs["routingMode"]}
         assert api_mistakes("compute.v1", "Network", body) == []
-    for subnet in made.of("Subnetwork"):
+    for subnet in made.each("Subnetwork"):
         log = subnet.inputs.get("logConfig", {})
         assert api_mistakes("compute.v1", "SubnetworkLogConfig", log) == []
     nat = made.one("RouterNat").inputs
@@ -345,6 +345,7 @@ def test_what_is_refused_is_logged_last(rules: dict[str, Any]) -> None:
 
 
 def test_the_api_takes_the_rules(rules: dict[str, Any], api_mistakes: Mistakes) -> None:
+    assert rules
     for rule in rules.values():
         spelled = {"allows": "allowed", "denies": "denied"}
         body = {key: value for key, value in rule.items() if key not in {"project", *spelled}}

@@ -185,7 +185,7 @@ def test_the_outputs(make: Make) -> None:
 
 
 def test_the_api_takes_the_groups(make: Make, api_mistakes: Mistakes) -> None:
-    for group in make(capacity=[SPOT, FLEX]).of("InstanceGroupManager"):
+    for group in make(capacity=[SPOT, FLEX]).each("InstanceGroupManager"):
         named = ("baseInstanceName", "targetSize", "versions", "instanceLifecyclePolicy", "resourcePolicies")
         body = {key: group.inputs[key] for key in named if key in group.inputs}
         policy = group.inputs["updatePolicy"]
@@ -204,7 +204,7 @@ def test_names_of_the_longest_stack_fit(declare: Make, args: dict[str, Any]) -> 
     made = declare(lambda: GpuNodePool(stack, args))  # type: ignore[arg-type]  # a fixture's dict
     # Pulumi adds a dash and seven digits; an instance's own suffix has five characters.
     assert all(len(r.name) <= 63 - 8 for r in made.resources if r.custom)
-    assert all(len(group.inputs["baseInstanceName"]) <= 58 for group in made.of("InstanceGroupManager"))
+    assert all(len(group.inputs["baseInstanceName"]) <= 58 for group in made.each("InstanceGroupManager"))
 
 
 @pytest.fixture

@@ -234,8 +234,11 @@ def test_every_tier_of_a_file_system_has_a_row() -> None:
     from gangway.components.catalog.loader import load_filestore_tiers, load_lustre_tiers
 
     services = load_provider("gcp").get_services("gcp")
-    assert {f"managed-lustre-{tier}" for tier in load_lustre_tiers()} <= services
-    assert {f"filestore-{tier}" for tier in load_filestore_tiers()} <= services
+    lustre = {f"managed-lustre-{tier}" for tier in load_lustre_tiers()}
+    filestore = {f"filestore-{tier}" for tier in load_filestore_tiers()}
+    assert lustre
+    assert filestore
+    assert lustre | filestore <= services
 
 
 def test_what_is_really_declared_is_priced(declare: Make, tpu_args: Any, labels: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gangway.components.catalog.loader import load_filestore_tiers, load_lustre_tiers
@@ -316,7 +316,11 @@ def test_a_wrong_size_names_the_nearest_below_and_above(tier: int, size: int, al
     assert plan_lustre(nearest, tier, stack="demo").capacity_gib == nearest
 
 
-@given(st.sampled_from(sorted(load_lustre_tiers())), st.integers(1, 50_000_000))
+@example(125, 36_000)
+@given(
+    st.sampled_from(sorted(load_lustre_tiers())),
+    st.integers(1, 50_000_000) | st.integers(1, 5000).map(lambda n: 9000 * n),
+)
 def test_the_fix_is_always_a_size_that_is_taken(tier: int, size: int) -> None:
     try:
         planned = plan_lustre(size, tier, stack="demo")

@@ -67,13 +67,13 @@ def test_a_machine_is_handed_the_script_and_told_to_install_it(make: Make) -> No
 
 def test_the_connection_is_a_secret_and_believes_one_key(make: Make) -> None:
     made = make(machine(1, port=2222, user="root"), private_key="nobody's")
-    for resource in made.resources:
-        if resource.custom:
-            connection = opened(resource.inputs["connection"])
-            assert connection["host"] == "10.20.0.1"
-            assert (connection["port"], connection["user"]) == (2222, "root")
-            assert connection["hostKey"] == "ssh-ed25519 AAAA"
-            assert "nobody's" in str(connection["privateKey"])
+    connections = [opened(resource.inputs["connection"]) for resource in made.resources if resource.custom]
+    assert connections
+    for connection in connections:
+        assert connection["host"] == "10.20.0.1"
+        assert (connection["port"], connection["user"]) == (2222, "root")
+        assert connection["hostKey"] == "ssh-ed25519 AAAA"
+        assert "nobody's" in str(connection["privateKey"])
 
 
 @pytest.mark.parametrize(("name", "file"), [("member", MEMBER_KEY), ("signing", SIGNING_KEY)])

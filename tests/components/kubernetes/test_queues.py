@@ -101,6 +101,7 @@ def test_a_team_with_a_limit_borrows_up_to_it_and_the_others_without(spec: Clust
     first, *others = spec.queues
     limited = replace(spec, teams=(replace(first, max_nodes=first.nodes + more), *others))
     queues = of("ClusterQueue", queue_manifests(limited))
+    assert queues
     for name, queue in queues.items():
         for flavor in get_quota(queue).groups[0]:
             most = min(first.nodes + more, spec.max_nodes) if name == first.name else spec.max_nodes

@@ -49,6 +49,7 @@ def test_what_kubernetes_makes_itself_is_changed_and_not_made(declare: Declare, 
 def test_what_is_referred_to_is_in_an_earlier_tier(many_teams: ClusterSpec) -> None:
     manifests = all_of(many_teams)
     tiers = {(each["kind"], each["metadata"]["name"]): get_tier(each) for each in manifests}
+    assert tiers
     for each in manifests:
         here, spec = get_tier(each), each.get("spec", {})
         named = [("Namespace", each["metadata"]["namespace"])] if "namespace" in each["metadata"] else []

@@ -15,7 +15,9 @@ LUSTRE = {"csi": {"driver": "fsx.csi.aws.com", "volumeAttributes": {"dnsname": "
 @pytest.fixture
 def manifests(two_teams: ClusterSpec) -> tuple[dict[str, Any], ...]:
     """Those of kinds that Kubernetes has itself; Kueue's are judged by its own webhooks (tests/gangway/jobs)."""
-    return namespace_manifests(two_teams, {**LUSTRE, "mountOptions": ["flock"]}, 1200)
+    made = namespace_manifests(two_teams, {**LUSTRE, "mountOptions": ["flock"]}, 1200)
+    assert made
+    return made
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -6,7 +6,7 @@ import pytest
 
 from gangway.components.core.capacity import plan_rung, rung_from_args
 from gangway.components.core.findings import InputError
-from gangway.components.openstack.capacity import check_flavour, check_ladder, plan_placing
+from gangway.components.openstack.capacity import OFFERED, check_flavour, check_ladder, plan_placing
 
 RESERVATION = "c1fb5090-e046-42a5-8287-2aa380a8d31a"
 RESERVED = {"kind": "reservation", "id": RESERVATION}
@@ -16,9 +16,11 @@ def ladder(*rungs: dict[str, Any]) -> None:
     check_ladder([rung_from_args(rung) for rung in rungs])
 
 
-@pytest.mark.parametrize("rung", [{"kind": "on-demand"}, RESERVED])
-def test_what_openstack_has(rung: dict[str, Any]) -> None:
-    ladder(rung)
+def test_what_openstack_has_is_taken() -> None:
+    rungs: list[dict[str, Any]] = [{"kind": "on-demand"}, RESERVED]
+    assert {rung["kind"] for rung in rungs} == set(OFFERED)
+    for rung in rungs:
+        ladder(rung)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_groups_hold_our_rules_alone(make: Make) -> None:
     made = make(TrainingNetwork, network(head=HEAD))
     groups = {group.name: group.id for group in made.of("SecGroup")}
     assert set(groups) == {"demo-fabric", "demo-head"}
-    assert all(group.inputs["deleteDefaultRules"] is True for group in made.of("SecGroup"))
+    assert all(group.inputs["deleteDefaultRules"] is True for group in made.each("SecGroup"))
     rules = {rule.name: rule.inputs for rule in made.of("SecGroupRule")}
     own = rules["demo-self"]
     assert (own["securityGroupId"], own["remoteGroupId"], own["direction"]) == (

@@ -56,13 +56,13 @@ def test_nodes_are_instances_on_ports_of_their_own(make: Make, args: dict[str, A
 def test_nodes_know_the_head_by_what_may_change(make: Make, args: dict[str, Any]) -> None:
     """A head that is made anew takes no worker with it, as it would by their user data."""
     for host, known in (("10.42.0.10", {"gangway:head": "10.42.0.10"}), (None, {})):
-        for node in make(NodePool, {**args, "head_host": host}).of("Instance"):
+        for node in make(NodePool, {**args, "head_host": host}).each("Instance"):
             assert {k: v for k, v in node.inputs["metadata"].items() if k == "gangway:head"} == known
 
 
 def test_where_the_secrets_are_stands_in_what_may_change(make: Make, args: dict[str, Any]) -> None:
     """Another address replaces no node; other user data would."""
-    for node in make(NodePool, {**args, "secrets_signature": "temp_url_sig=cd"}).of("Instance"):
+    for node in make(NodePool, {**args, "secrets_signature": "temp_url_sig=cd"}).each("Instance"):
         assert node.inputs["metadata"]["gangway:secrets"] == args["secrets_place"]
         assert node.inputs["metadata"]["gangway:secrets-signature"] == "temp_url_sig=cd"
         assert node.inputs["userData"] == args["user_data"]
@@ -86,7 +86,7 @@ def test_a_reservation_is_a_hint_to_the_scheduler(make: Make, args: dict[str, An
 
 def test_a_reserved_flavour_needs_no_hint(make: Make, args: dict[str, Any]) -> None:
     made = make(NodePool, {**args, "capacity": [RESERVED], "machine_type": f"reservation:{RESERVED['id']}"})
-    assert all("schedulerHints" not in node.inputs for node in made.of("Instance"))
+    assert all("schedulerHints" not in node.inputs for node in made.each("Instance"))
     assert made.of("ServerGroup") == []
 
 

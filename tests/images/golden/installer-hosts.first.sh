@@ -351,7 +351,7 @@ TRAINER_UID=10001
 TRIES_AGAIN=yes
 GANGWAY_FILE
 put /opt/gangway/bin/common.sh 0755 <<'GANGWAY_FILE'
-@common-fe61755b.sh.txt 0
+@common-c0d5757b.sh.txt 0
 put /opt/gangway/bin/cloud.sh 0755 <<'GANGWAY_FILE'
 @cloud-746f9eb4.sh.txt 0
 put /opt/gangway/bin/check-gpu.sh 0755 <<'GANGWAY_FILE'

@@ -174,9 +174,9 @@ install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/notices.py <<
 install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/gcp/notices.py <<'GANGWAY_END_OF_FILE'
 @gangway/images/node/gcp/notices.py 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/common.sh <<'GANGWAY_END_OF_FILE'
-@common-fe61755b.sh.txt 0
+@common-c0d5757b.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/cloud.sh <<'GANGWAY_END_OF_FILE'
-@cloud-c7457a63.sh.txt 0
+@cloud-014b952c.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/install-docker.sh <<'GANGWAY_END_OF_FILE'
 @install-docker-6d1389fd.sh.txt 0
 install -D -m 0755 /dev/stdin /opt/gangway/bin/mount-bucket.sh <<'GANGWAY_END_OF_FILE'

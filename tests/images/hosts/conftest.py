@@ -1,5 +1,6 @@
 """A machine that is there already, in small: a folder for its root, fake commands, and the real scripts."""
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from gangway.components.core.job import JobSpec, Volume
-from gangway.images.hosts import HostSpec, get_digest, host_env_text, host_job_env_text, render_host_installer
+from gangway.images.hosts import HostSpec, host_env_text, host_job_env_text, render_host_installer
 from gangway.images.shell import bash_array
 from gangway.images.specs import RdmaSetup
 
@@ -74,7 +75,7 @@ class Owned:
         path = self.root / "home" / ".gangway-lab.sh"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        return path, get_digest(text)
+        return path, hashlib.sha256(text.encode()).hexdigest()
 
     def run(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Runs bash with the fakes first on PATH."""

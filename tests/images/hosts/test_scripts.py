@@ -122,6 +122,7 @@ def test_what_a_link_in_the_runs_place_leads_to_stays_its_owners(sharing: Any, t
     (tmp_path / "victim").mkdir()
     (tmp_path / "shared/runs/lab").symlink_to(tmp_path / "victim")
     sharing.run("check-shared.sh")
+    assert sharing.calls("chown")
     assert all(call[0] == "--no-dereference" for call in sharing.calls("chown"))
 
 

@@ -65,6 +65,7 @@ def test_what_is_started_is_there(documents: dict[str, str]) -> None:
     for document in documents.values():
         found = files(document)
         started = next(words[2:] for words in yaml.safe_load(document)["runcmd"] if words[1] == "enable")
+        assert started
         assert all(f"/etc/systemd/system/{name}" in found for name in started)
         run = {
             line.partition("=")[2].lstrip("-").split()[0]
@@ -73,7 +74,9 @@ def test_what_is_started_is_there(documents: dict[str, str]) -> None:
             for line in text.splitlines()
             if line.startswith("Exec")
         }
-        assert {path for path in run if path.startswith("/opt/gangway")} <= found.keys()
+        ours = {path for path in run if path.startswith("/opt/gangway")}
+        assert ours
+        assert ours <= found.keys()
 
 
 def test_programs_that_slurm_runs_are_where_it_looks(documents: dict[str, str]) -> None:

@@ -12,7 +12,6 @@ from PIL import Image, ImageSequence
 from gangway.trainer.checkpoint import store
 from gangway.trainer.checkpoint.samples import (
     COLUMNS,
-    FILM_SUFFIXES,
     ROWS,
     add_captions,
     film_frames,
@@ -190,7 +189,7 @@ def _read_back(path: Path) -> list[np.ndarray]:
         return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
 
 
-@pytest.mark.parametrize("suffix", FILM_SUFFIXES)
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_film_read_back_shows_its_frames_in_order(tmp_path: Path, suffix: str, channels: int) -> None:
     greys = (30, 120, 210)

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.trainer.__main__ import train_config
 from gangway.trainer.config.network_size import state_gib
 from gangway.trainer.config.parts.fields import RESOLUTIONS
 from gangway.trainer.config.presets import PRESETS, preset
@@ -38,6 +37,7 @@ from gangway.trainer.metrics.metric_registry import check_applies
 from gangway.trainer.networks.precision import choose
 from gangway.trainer.run.session_setup import check_networks_fit, check_start
 from gangway.trainer.steps.compilation import check_graphs
+from tests.trainer.command_lines import train_config
 
 DIGITS, PROGAN, VIDEO = PRESETS["dcgan-digits"], PRESETS["progan-celeba128"], PRESETS["progan-video-ucf101"]
 GPU = Machine("cuda", "H100x8")

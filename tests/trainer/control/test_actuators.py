@@ -16,11 +16,12 @@ from gangway.trainer.control.actuators import SEGMENT_KNOBS, Actuators, get_chan
 from gangway.trainer.control.guardrails import Machine
 from gangway.trainer.control.interval import Decision, Knobs
 from gangway.trainer.core.errors import TrainerError
-from gangway.trainer.data.loader import AS_SUITS, ImagesInMemory
+from gangway.trainer.data.loader import AS_SUITS
 from gangway.trainer.distributed.world import World, start_world
 from gangway.trainer.networks import precision
 from gangway.trainer.phases.batch import Batch
 from gangway.trainer.power.limits import Limiter
+from tests.trainer.local_training import ImagesInMemory
 
 CONFIG = preset("dcgan-digits").replace({"batch_size": 8, "precision": "fp32"})
 

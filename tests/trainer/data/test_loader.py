@@ -1,6 +1,8 @@
 """Reading ahead changes nothing but time."""
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,6 @@ from gangway.trainer.__main__ import main
 from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.loader import (
     MASK,
-    ImagesInMemory,
     ImageSource,
     Loader,
     PinnedBatch,
@@ -34,6 +35,7 @@ from gangway.trainer.data.packaged_data import day_dusk_recipe
 from gangway.trainer.data.prepare import prepare
 from gangway.trainer.data.shards import ShardedImages
 from tests.shard_files import write_shards
+from tests.trainer.local_training import ImagesInMemory
 
 
 @pytest.fixture(scope="module")
@@ -348,3 +350,33 @@ def test_what_is_there_already_is_not_copied() -> None:
     contents = _contents()
     assert all(here is contents[name] for name, here in PinnedBatch(contents).to(CPU).items())
     assert to_device(contents["one"], CPU) is contents["one"]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_abandoned_loader_goes_away_and_its_threads_end(threads: int) -> None:
+    """While one batch is being read and others wait, also in the pool of an earlier `read_with`."""
+    reading, go_on = threading.Event(), threading.Event()
+    readers: set[threading.Thread] = set()
+
+    class Slow(ImagesInMemory):
+        def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
+            readers.add(threading.current_thread())
+            reading.set()
+            go_on.wait(300)
+            return super().take(indices)
+
+    loader = Loader(Slow(np.zeros((50, 1, 1, 4), np.uint8)), 0, 5, slice(0, 5), reading=Reading(threads, prefetch=4))
+    for position in (0, 5, 10, 15):
+        loader._submit(position)
+    loader.read_with(Reading(threads + 1, prefetch=4))
+    for position in (20, 25):
+        loader._submit(position)
+    assert reading.wait(300)
+    abandoned = weakref.ref(loader)
+    del loader
+    gc.collect()
+    assert abandoned() is None, "a batch that waits keeps it alive"
+    go_on.set()
+    for reader in list(readers):
+        reader.join(30)
+    assert not [reader.name for reader in readers if reader.is_alive()]

@@ -28,8 +28,8 @@ from gangway.trainer.records.run_record import RunContext, RunRecord
 from gangway.trainer.run.loop import train
 from gangway.trainer.steps import replica_check
 from gangway.trainer.steps.state import TrainState
-from gangway.trainer.steps.step import local_train
 from tests.shard_files import write_shards
+from tests.trainer.local_training import local_train
 
 CPU = torch.device("cpu")
 PARTS = ["images", "step", "augment_p", "ab", "ba", "da", "db", "ema", "ema_ba", "opt_ab", "opt_ba", "opt_da", "opt_db"]

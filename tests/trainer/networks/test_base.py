@@ -15,7 +15,7 @@ from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.networks.base import recompute
 from gangway.trainer.networks.factory import build
 from gangway.trainer.steps.state import TrainState
-from gangway.trainer.steps.step import local_train
+from tests.trainer.local_training import local_train
 
 CPU = torch.device("cpu")
 

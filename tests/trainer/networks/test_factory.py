@@ -16,7 +16,7 @@ from gangway.trainer.networks.factory import build
 from gangway.trainer.networks.precision import choose
 from gangway.trainer.steps.pipeline import FirstHalf, SecondHalf, feature_shape
 from gangway.trainer.steps.state import TrainState
-from gangway.trainer.steps.step import local_train
+from tests.trainer.local_training import local_train
 
 Families = dict[str, tuple[TrainConfig, Path]]
 

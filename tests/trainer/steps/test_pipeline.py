@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,9 +27,7 @@ STEPS = """
 import json, sys
 import numpy as np, torch
 from gangway.trainer.config.presets import PRESETS
-from gangway.trainer.data.loader import ImagesInMemory
-from gangway.trainer.steps.sharding import divide
-from gangway.trainer.data.loader import ImagesInMemory
+from local_training import ImagesInMemory
 from gangway.trainer.steps.sharding import divide
 from gangway.trainer.steps.replica_check import check_same
 from gangway.trainer.distributed.world import start_world
@@ -102,6 +101,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four steps of each case, in one process, on one pair and on two: what they told, and the weights."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "steps.py").write_text(STEPS)
+    shutil.copy(Path(__file__).parents[1] / "local_training.py", folder)
     cases = json.dumps([(name, preset, {**SMALL, **changes}) for name, (preset, changes) in CASES.items()])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
     for workers in WORKERS:

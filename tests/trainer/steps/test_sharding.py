@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -148,7 +149,7 @@ import numpy as np, torch
 from gangway.trainer.checkpoint.async_saver import PartSaver
 from gangway.trainer.checkpoint.store import load, state_digests
 from gangway.trainer.config.presets import PRESETS
-from gangway.trainer.data.loader import ImagesInMemory
+from local_training import ImagesInMemory
 from gangway.trainer.distributed.sharded_modules import GatheredWindow
 from gangway.trainer.distributed.sharded_modules import local, whole
 from gangway.trainer.steps.sharding import shard
@@ -254,8 +255,8 @@ def train(world, config, out):
         check_saved(state, world, config, Path(out))
     left = sum(window.bytes for window in windows)
     is_split = world.mesh is not None and "dp_shard" in (world.mesh.mesh_dim_names or ())
-    shard = world.mesh.get_local_rank("dp_shard") if is_split else 0
-    places = {"dp": world.dp_rank, "shard": shard}
+    own_shard = world.mesh.get_local_rank("dp_shard") if is_split else 0
+    places = {"dp": world.dp_rank, "shard": own_shard}
     told = world.gather({"kept": memory(state), "gathered": max(gathered), "left": left, **places})
     if world.rank == 0:
         torch.save(weights, f"{out}.pt")
@@ -293,6 +294,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("trained")
     (folder / "steps.py").write_text(STEPS)
+    shutil.copy(Path(__file__).parents[1] / "local_training.py", folder)
     cases = json.dumps([(name, preset, {**SMALL, **changes}) for name, (preset, changes) in CASES.items()])
     launch = [
         sys.executable,

@@ -8,13 +8,12 @@ import torch
 
 from gangway.trainer.checkpoint.store import state_digests
 from gangway.trainer.config.train_config import TrainConfig
-from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.shards import ShardedImages
 from gangway.trainer.preemption.notices import Interruption
 from gangway.trainer.records.run_record import RunContext, RunRecord
 from gangway.trainer.run.loop import train
 from gangway.trainer.steps.state import TrainState
-from gangway.trainer.steps.step import local_train
+from tests.trainer.local_training import local_train
 
 Families = dict[str, tuple[TrainConfig, Path]]
 CPU = torch.device("cpu")
@@ -43,13 +42,3 @@ def test_a_round_shows_its_images_and_moves_every_part(tiny_config: TrainConfig)
     assert (done.images, state.images, state.step) == (48, 48, 3)
     assert {name for name in after if after[name] != before[name]} == set(after) - {"augment_p"}
     assert done.losses["r1"] is not None, "the first step carries the penalty"
-
-
-def test_images_that_do_not_fit_are_refused(tiny_config: TrainConfig) -> None:
-    state = TrainState.create(tiny_config, CPU)
-    with pytest.raises(TrainerError, match=r"images: are not what .*\n.*uint8 \(4, 3, 32, 32\)") as caught:
-        local_train(state, np.zeros((4, 3, 32, 32), dtype=np.uint8))
-    assert "[N, 1, 32, 32]" in caught.value.allowed
-    with_classes = TrainState.create(tiny_config.replace({"num_classes": 10}), CPU)
-    with pytest.raises(TrainerError, match="labels: are missing"):
-        local_train(with_classes, np.zeros((4, 1, 32, 32), dtype=np.uint8))

@@ -10,8 +10,8 @@ from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.step_memory import GIB, estimate
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.steps.state import TrainState
-from gangway.trainer.steps.step import local_train
 from gangway.trainer.steps.step_trace import LiveBytes, trace_step
+from tests.trainer.local_training import local_train
 
 _GROWN = {"stable_kimg": 1e-6, "fade_kimg": 1e-6, "kimg": 1.0}
 _PLAIN = {"precision": "fp32", "schedules": {}, "segments": ()}

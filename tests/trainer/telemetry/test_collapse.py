@@ -12,13 +12,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.trainer.__main__ import train_config
 from gangway.trainer.config.presets import PRESETS, preset
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.preemption.notices import Interruption
 from gangway.trainer.records.run_record import RunContext
 from gangway.trainer.run.loop import train
 from gangway.trainer.telemetry.collapse import CONSTANT_OUTPUT, D_WINS, CollapseWatch, Hint, spread
+from tests.trainer.command_lines import train_config
 
 DIGITS = PRESETS["dcgan-digits"]
 REALS = torch.randint(0, 256, (96, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))

@@ -133,18 +133,17 @@ def test_a_queued_resource_there_and_back(standin: Any, api: TpuApi, tpu_args: d
     assert api.get_operation(operation["name"])["done"] is True
     states = [(api.get_queued_resource(NAME) or {})["state"]["state"] for _ in range(5)]
     assert states == ["ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE", "ACTIVE"]
-    assert (api.get_node(f"{PARENT}/nodes/gan-tpu") or {})["state"] == "READY"
+    assert [node["state"] for node in api.list_nodes(PARENT)] == ["READY"]
     api.delete_queued_resource(NAME)
     assert standin.cloud.seen[-1].query["force"] == "true"
     assert api.get_queued_resource(NAME) is None
-    assert api.get_node(f"{PARENT}/nodes/gan-tpu") is None
+    assert list(api.list_nodes(PARENT)) == []
 
 
-def test_lists_are_read_to_their_last_page(api: TpuApi, tpu_args: dict[str, Any]) -> None:
-    for index in range(5):
-        api.create_queued_resource(PARENT, f"q{index}", queued_resource_body(tpu_args))
-    names = [queued["name"].rpartition("/")[2] for queued in api.list_queued_resources(PARENT)]
-    assert names == ["q0", "q1", "q2", "q3", "q4"]
+def test_nodes_are_read_to_the_last_page(standin: Any, api: TpuApi) -> None:
+    names = [f"{PARENT}/nodes/n{index}" for index in range(5)]
+    standin.cloud.nodes = {name: {"name": name, "state": "READY"} for name in names}
+    assert [node["name"] for node in api.list_nodes(PARENT)] == names
 
 
 def test_a_busy_api_is_asked_again_with_the_same_request_id(

@@ -72,10 +72,9 @@ def test_a_node_looks_for_what_its_size_has(azure_plans: dict[str, Plan]) -> Non
     for group in workers(azure_plans[SPOT].resources):
         files = files_of(group)
         settings, fabric = assignments(files["/etc/gangway/node.env"]), files["/etc/gangway/fabric.env"]
-        assert (settings["HCAS_PLANNED"], settings["GPUS_PLANNED"]) == ("8", "8")
+        assert [settings[name] for name in ("RDMA_DEVICES", "RDMA_GBPS", "GPUS_PLANNED")] == ["8", "400", "8"]
         assert settings["DATA_DIR"] == "/shared/digits", "blobs appear under their own path"
         assert settings["MOUNT_SOURCE"].endswith("@tcp:/lustrefs")
-        assert "HCA_GBPS=400" in fabric
         assert "NCCL_TOPO_FILE" in fabric
         assert "/dev/infiniband" in files["/etc/gangway/job.env"]
     (dev, *_) = workers(azure_plans[DEV].resources)
