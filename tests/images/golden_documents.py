@@ -3,7 +3,9 @@
     @SHAPE PATH MODE INDENT CONTENT[:FORM]
 
 CONTENT is a module or a script's template if the file is that text, in that form; otherwise a name in golden/files,
-where each content is stored once. Files of /etc/gangway, which are a machine's own, stay in the document.
+where each content is stored once. Files of /etc/gangway, which are a machine's own, stay in the document; of their
+arguments for docker, those up to the home folder are a content too. The list FILES of an installer is `@FILES` where it
+names the files that the installer writes.
 """
 
 import hashlib
@@ -19,15 +21,19 @@ SHAPES: Mapping[str, str] = {
     "cloud-config": '  - path: {path}\n    owner: root:root\n    permissions: "{mode}"\n    content: |\n{body}',
     "put": "put {path} {mode} <<'GANGWAY_FILE'\n{body}GANGWAY_FILE\n",
     "install": "install -D -m {mode} /dev/stdin {path} <<'GANGWAY_END_OF_FILE'\n{body}GANGWAY_END_OF_FILE\n",
+    "arguments": "{body}",
 }
-"""How a document writes a file: a literal block of YAML, or a here-document of bash."""
+"""How a document writes a file, a literal block of YAML or a here-document of bash; and arguments for docker."""
 _FILE = {"path": r"(?P<path>\S+)", "mode": r"(?P<mode>\d+)"}
 _BLOCK = _FILE | {"body": r"(?P<body>(?:(?: {5}.*)?\n)+)"}
 _HERE = _FILE | {"body": r"(?P<body>(?:.*\n)*?)"}
 _PATTERNS = {
     shape: re.compile("^" + form.replace("|", "[|]").format(**(_BLOCK if "|" in form else _HERE)), re.MULTILINE)
     for shape, form in SHAPES.items()
+    if shape != "arguments"
 }
+_ARGUMENTS = re.compile(r"(?<=DOCKER_ARGV=\(\n)(?P<body>(?: .*\n)*? *HOME=/tmp\n)")
+_FILES = re.compile(r"^FILES=\(\n(?:    /.*\n)+\)\n", re.MULTILINE)
 _REFERENCE = re.compile(
     r"@(?P<shape>\S+) (?P<path>\S+) (?P<mode>\d+) (?P<indent>\d+) (?P<name>[^\s:]+):?(?P<form>\w*)\n"
 )
@@ -76,24 +82,33 @@ def refer(path: str, content: str) -> tuple[str, str, str]:
     return f"{name.stem}-{digest}{name.suffix}.txt", form, text
 
 
+def list_files(text: str) -> str:
+    """The list FILES of an installer that names what it writes."""
+    paths = re.findall(r"^put (/\S+) \d+ <<'", text, re.MULTILINE)
+    return "FILES=(\n" + "".join(f"    {path}\n" for path in paths) + ")\n"
+
+
 def fold(text: str) -> tuple[str, dict[str, str]]:
     """The document with references, and the contents that golden/files has to have, by name."""
     contents: dict[str, str] = {}
 
-    def fold_one(shape: str, found: re.Match[str]) -> str:
-        path, body = found["path"], found["body"]
-        if path.startswith(OWN):
-            return found[0]
+    def store(shape: str, path: str, mode: str, body: str) -> str:
         first = body.lstrip("\n").split("\n", 1)[0]
-        indent = len(first) - len(first.lstrip(" ")) if shape == "cloud-config" else 0
+        indent = 0 if shape in ("put", "install") else len(first) - len(first.lstrip(" "))
         content = "".join(line[indent:] or "\n" for line in body.splitlines(keepends=True))
         name, form, contents[name] = refer(path, content)
-        return f"@{shape} {path} {found['mode']} {indent} {name}{':' if form else ''}{form}\n"
+        return f"@{shape} {path} {mode} {indent} {name}{':' if form else ''}{form}\n"
+
+    def fold_file(shape: str, found: re.Match[str]) -> str:
+        is_own = found["path"].startswith(OWN)
+        return found[0] if is_own else store(shape, found["path"], found["mode"], found["body"])
 
     opening = (REPO / INSTALLER).read_text("utf-8")
     folded = f"@{INSTALLER}\n{text.removeprefix(opening)}" if text.startswith(opening) else text
     for shape, pattern in _PATTERNS.items():
-        folded = pattern.sub(lambda found, shape=shape: fold_one(shape, found), folded)
+        folded = pattern.sub(lambda found, shape=shape: fold_file(shape, found), folded)
+    folded = _ARGUMENTS.sub(lambda found: store("arguments", "docker-run", "0", found["body"]), folded)
+    folded = _FILES.sub(lambda found: "@FILES\n" if found[0] == list_files(text) else found[0], folded)
     assert unfold(folded, contents.__getitem__) == text, "a reference must lose nothing"
     return folded, {name: content for name, content in contents.items() if "/" not in name}
 
@@ -110,7 +125,8 @@ def unfold(folded: str, content_of: Callable[[str], str]) -> str:
     opening = f"@{INSTALLER}\n"
     if folded.startswith(opening):
         folded = (REPO / INSTALLER).read_text("utf-8") + folded.removeprefix(opening)
-    return _REFERENCE.sub(expand, folded)
+    text = _REFERENCE.sub(expand, folded)
+    return text.replace("@FILES\n", list_files(text))
 
 
 def read(path: Path) -> str:

@@ -3,27 +3,7 @@
 ENGINE_HINT='install podman and podman-docker, which installs podman there'
 STACK=lab
 
-FILES=(
-    /etc/gangway/job.json
-    /etc/gangway/job.env
-    /etc/gangway/node.env
-    /opt/gangway/bin/common.sh
-    /opt/gangway/bin/cloud.sh
-    /opt/gangway/bin/pull-image.sh
-    /opt/gangway/bin/check-shared.sh
-    /opt/gangway/bin/close-metadata.sh
-    /opt/gangway/bin/run-trainer.sh
-    /opt/gangway/bin/upload-record.sh
-    /opt/gangway/bin/leave-node.sh
-    /opt/gangway/bin/watch-node.sh
-    /opt/gangway/lib/gangway/images/node/outbox.py
-    /etc/gangway/train.json
-    /etc/systemd/system/gangway-prepare.service
-    /etc/systemd/system/gangway-metadata.service
-    /etc/systemd/system/gangway-trainer.service
-    /etc/systemd/system/gangway-watch.timer
-    /etc/systemd/system/gangway-watch.service
-)
+@FILES
 
 NEEDS=(
     'python3: install Python 3.9 or later, which reads the run'"'"'s record'
@@ -75,30 +55,7 @@ put /etc/gangway/job.json 0600 <<'GANGWAY_FILE'
 GANGWAY_FILE
 put /etc/gangway/job.env 0600 <<'GANGWAY_FILE'
 DOCKER_ARGV=(
-    run
-    --rm
-    --init
-    --name
-    gangway-trainer
-    --network
-    host
-    --ipc
-    host
-    --ulimit
-    memlock=-1
-    --ulimit
-    nofile=131072
-    --cap-drop
-    ALL
-    --security-opt
-    no-new-privileges
-    --read-only
-    --tmpfs
-    /tmp:rw,exec,nosuid,nodev,mode=1777
-    --pids-limit
-    32768
-    --env
-    HOME=/tmp
+@arguments docker-run 0 4 docker-run-43ee22f5.txt
     --user
     10001:10001
     --env

@@ -49,24 +49,7 @@ install -D -m 0600 /dev/stdin /etc/gangway/job.json <<'GANGWAY_END_OF_FILE'
 GANGWAY_END_OF_FILE
 install -D -m 0600 /dev/stdin /etc/gangway/job.env <<'GANGWAY_END_OF_FILE'
 DOCKER_ARGV=(
-    run
-    --rm
-    --init
-    --name
-    gangway-trainer
-    --network
-    host
-    --ipc
-    host
-    --ulimit
-    memlock=-1
-    --ulimit
-    nofile=131072
-    --privileged
-    --pids-limit
-    32768
-    --env
-    HOME=/tmp
+@arguments docker-run 0 4 docker-run-e227efb4.txt
     --user
     0:0
     --env
