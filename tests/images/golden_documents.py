@@ -11,6 +11,7 @@ names the files that the installer writes.
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 REPO = Path(__file__).parents[2]
@@ -106,7 +107,7 @@ def fold(text: str) -> tuple[str, dict[str, str]]:
     opening = (REPO / INSTALLER).read_text("utf-8")
     folded = f"@{INSTALLER}\n{text.removeprefix(opening)}" if text.startswith(opening) else text
     for shape, pattern in _PATTERNS.items():
-        folded = pattern.sub(lambda found, shape=shape: fold_file(shape, found), folded)
+        folded = pattern.sub(partial(fold_file, shape), folded)
     folded = _ARGUMENTS.sub(lambda found: store("arguments", "docker-run", "0", found["body"]), folded)
     folded = _FILES.sub(lambda found: "@FILES\n" if found[0] == list_files(text) else found[0], folded)
     assert unfold(folded, contents.__getitem__) == text, "a reference must lose nothing"
