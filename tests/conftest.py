@@ -207,24 +207,25 @@ def load_module() -> Callable[[Path], ModuleType]:
     return _load
 
 
-@pytest.fixture
-def gce() -> Iterator[Any]:
-    """Google's metadata server and APIs in small; see tests/gce_standin.py."""
-    stand_in, thread = _load(Path(__file__).with_name("gce_standin.py")).started()
+def _serving(name: str) -> Iterator[Any]:
+    """What a module of tests starts, which is stopped after the test."""
+    stand_in, thread = _load(Path(__file__).with_name(name)).started()
     yield stand_in
     stand_in.server.shutdown()
     thread.join()
     stand_in.server.server_close()
+
+
+@pytest.fixture
+def gce() -> Iterator[Any]:
+    """Google's metadata server and APIs in small; see tests/gce_standin.py."""
+    yield from _serving("gce_standin.py")
 
 
 @pytest.fixture
 def azure_vm() -> Iterator[Any]:
     """Azure's metadata service and APIs in small, as a machine sees them; see tests/azure_standin.py."""
-    stand_in, thread = _load(Path(__file__).with_name("azure_standin.py")).started()
-    yield stand_in
-    stand_in.server.shutdown()
-    thread.join()
-    stand_in.server.server_close()
+    yield from _serving("azure_standin.py")
 
 
 @pytest.fixture
@@ -240,11 +241,7 @@ def fsx(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def swift() -> Iterator[Any]:
     """Keystone and Swift in small, as a machine on OpenStack sees them; see tests/openstack_standin.py."""
-    cloud, thread = _load(Path(__file__).with_name("openstack_standin.py")).started()
-    yield cloud
-    cloud.server.shutdown()
-    thread.join()
-    cloud.server.server_close()
+    yield from _serving("openstack_standin.py")
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ read it later. Strings only; tests put them everywhere.
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 CANARY = "gangway-was-here"
@@ -63,3 +64,13 @@ def changed(values: Any, *places: Loc, text: str) -> Any:
             at = at[part]
         at[place[-1]] = text
     return copy
+
+
+class Attack:
+    """Pickled, it touches a file where it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)

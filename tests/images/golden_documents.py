@@ -1,56 +1,115 @@
-"""Golden files of machines' start documents: each script and unit is stored once, in golden/files, and a document is
-stored with references to them. A Python module that is sent as it is refers to its source. Files of /etc/gangway, which
-are a machine's own, stay in the document.
+"""Golden files of machines' start documents, where each file that a document writes is one line.
+
+    @SHAPE PATH MODE INDENT CONTENT[:FORM]
+
+CONTENT is a module or a script's template if the file is that text, in that form; otherwise a name in golden/files,
+where each content is stored once. Files of /etc/gangway, which are a machine's own, stay in the document; of their
+arguments for docker, those up to the home folder are a content too. The list FILES of an installer is `@FILES` where it
+names the files that the installer writes.
 """
 
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 REPO = Path(__file__).parents[2]
-OWN, LIB = "/etc/gangway/", "/opt/gangway/lib/"
-_BLOCK = re.compile(
-    r"(?P<head>^ *- path: (?P<path>\S+)\n(?:(?! *content:).*\n)*?(?P<margin> *)content: )\|\n"
-    r"(?P<body>(?:(?:(?P=margin) .*)?\n)+)",
-    re.MULTILINE,
+OWN, BIN, LIB = "/etc/gangway/", "/opt/gangway/bin/", "/opt/gangway/lib/"
+INSTALLER = "images/templates/hosts/installer.sh"
+"""How the installers of all hosts begin."""
+SHAPES: Mapping[str, str] = {
+    "cloud-config": '  - path: {path}\n    owner: root:root\n    permissions: "{mode}"\n    content: |\n{body}',
+    "put": "put {path} {mode} <<'GANGWAY_FILE'\n{body}GANGWAY_FILE\n",
+    "install": "install -D -m {mode} /dev/stdin {path} <<'GANGWAY_END_OF_FILE'\n{body}GANGWAY_END_OF_FILE\n",
+    "arguments": "{body}",
+}
+"""How a document writes a file, a literal block of YAML or a here-document of bash; and arguments for docker."""
+_FILE = {"path": r"(?P<path>\S+)", "mode": r"(?P<mode>\d+)"}
+_BLOCK = _FILE | {"body": r"(?P<body>(?:(?: {5}.*)?\n)+)"}
+_HERE = _FILE | {"body": r"(?P<body>(?:.*\n)*?)"}
+_PATTERNS = {
+    shape: re.compile("^" + form.replace("|", "[|]").format(**(_BLOCK if "|" in form else _HERE)), re.MULTILINE)
+    for shape, form in SHAPES.items()
+    if shape != "arguments"
+}
+_ARGUMENTS = re.compile(r"(?<=DOCKER_ARGV=\(\n)(?P<body>(?: .*\n)*? *HOME=/tmp\n)")
+_FILES = re.compile(r"^FILES=\(\n(?:    /.*\n)+\)\n", re.MULTILINE)
+_REFERENCE = re.compile(
+    r"@(?P<shape>\S+) (?P<path>\S+) (?P<mode>\d+) (?P<indent>\d+) (?P<name>[^\s:]+):?(?P<form>\w*)\n"
 )
-"""A file of a cloud-init document: a literal block."""
-_HERE = re.compile(
-    r"(?P<head>^(?:put (?P<path>\S+) \d+|install -D -m \d+ /dev/stdin (?P<other>\S+)) <<'(?P<end>\w+)'\n)"
-    r"(?P<body>(?:.*\n)*?)(?P=end)\n",
-    re.MULTILINE,
-)
-"""A file of a shell script: a here-document."""
-_REFERENCE = re.compile(r"@(?P<name>\S+) (?P<indent>\d+)\n")
 
 
-def reference(path: str, content: str) -> str:
-    """Path of the module that the content is, or the content's name in golden/files: text for all tools."""
-    source = path.removeprefix(LIB)
-    if path.startswith(LIB) and (REPO / source).is_file() and (REPO / source).read_text("utf-8") == content:
-        return source
+def without_comments(text: str) -> str:
+    return re.sub(r"^[ \t]*#(?!!).*\n", "", text, flags=re.MULTILINE).strip() + "\n"
+
+
+def narrow(text: str) -> str:
+    return re.sub(r"^(?: {4})+", lambda found: found[0][::4], without_comments(text), flags=re.MULTILINE)
+
+
+def flat(text: str) -> str:
+    return re.sub(r"^(?: {4})+", "", without_comments(text), flags=re.MULTILINE)
+
+
+FORMS: Mapping[str, Callable[[str], str]] = {"": str, "bare": without_comments, "narrow": narrow, "flat": flat}
+
+
+def find_source(path: str, content: str) -> tuple[str, str] | None:
+    """The module or the template whose text the content is, and in which form."""
+    if path.startswith(LIB):
+        sources = [REPO / path.removeprefix(LIB)]
+    elif path.startswith(BIN):
+        sources = sorted((REPO / "images/templates").rglob(path.removeprefix(BIN)))
+    else:
+        sources = []
+    for source in sources:
+        for form, change in FORMS.items():
+            if source.is_file() and change(source.read_text("utf-8")) == content:
+                return str(source.relative_to(REPO)), form
+    return None
+
+
+def refer(path: str, content: str) -> tuple[str, str, str]:
+    """The content's name, its form, and the text of that name."""
+    if found := find_source(path, content):
+        return *found, (REPO / found[0]).read_text("utf-8")
+    wide = re.sub(r"^ +", lambda margin: margin[0] * 4, content, flags=re.MULTILINE)
+    is_narrow = path.endswith(".py") and wide != content and re.search(r"^ \S", content, re.MULTILINE) is not None
+    text, form = (wide, "narrow") if is_narrow and narrow(wide) == content else (content, "")
     name = PurePosixPath(path)
-    return f"{name.stem}-{hashlib.sha256(content.encode()).hexdigest()[:8]}{name.suffix}.txt"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    # `.txt`: text for all tools, whatever the file is on a machine.
+    return f"{name.stem}-{digest}{name.suffix}.txt", form, text
+
+
+def list_files(text: str) -> str:
+    """The list FILES of an installer that names what it writes."""
+    paths = re.findall(r"^put (/\S+) \d+ <<'", text, re.MULTILINE)
+    return "FILES=(\n" + "".join(f"    {path}\n" for path in paths) + ")\n"
 
 
 def fold(text: str) -> tuple[str, dict[str, str]]:
     """The document with references, and the contents that golden/files has to have, by name."""
     contents: dict[str, str] = {}
 
-    def fold_one(found: re.Match[str], path: str, indent: int) -> str:
-        if path.startswith(OWN):
-            return found[0]
-        content = "".join(line[indent:] or "\n" for line in found["body"].splitlines(keepends=True))
-        name = reference(path, content)
-        contents[name] = content
-        return f"{found['head']}@{name} {indent}\n"
+    def store(shape: str, path: str, mode: str, body: str) -> str:
+        first = body.lstrip("\n").split("\n", 1)[0]
+        indent = 0 if shape in ("put", "install") else len(first) - len(first.lstrip(" "))
+        content = "".join(line[indent:] or "\n" for line in body.splitlines(keepends=True))
+        name, form, contents[name] = refer(path, content)
+        return f"@{shape} {path} {mode} {indent} {name}{':' if form else ''}{form}\n"
 
-    def block(found: re.Match[str]) -> str:
-        first = next(line for line in found["body"].splitlines() if line)
-        return fold_one(found, found["path"], len(first) - len(first.lstrip(" ")))
+    def fold_file(shape: str, found: re.Match[str]) -> str:
+        is_own = found["path"].startswith(OWN)
+        return found[0] if is_own else store(shape, found["path"], found["mode"], found["body"])
 
-    folded = _HERE.sub(lambda found: fold_one(found, found["path"] or found["other"], 0), _BLOCK.sub(block, text))
+    opening = (REPO / INSTALLER).read_text("utf-8")
+    folded = f"@{INSTALLER}\n{text.removeprefix(opening)}" if text.startswith(opening) else text
+    for shape, pattern in _PATTERNS.items():
+        folded = pattern.sub(partial(fold_file, shape), folded)
+    folded = _ARGUMENTS.sub(lambda found: store("arguments", "docker-run", "0", found["body"]), folded)
+    folded = _FILES.sub(lambda found: "@FILES\n" if found[0] == list_files(text) else found[0], folded)
     assert unfold(folded, contents.__getitem__) == text, "a reference must lose nothing"
     return folded, {name: content for name, content in contents.items() if "/" not in name}
 
@@ -60,14 +119,15 @@ def unfold(folded: str, content_of: Callable[[str], str]) -> str:
 
     def expand(found: re.Match[str]) -> str:
         margin = " " * int(found["indent"])
-        lines = content_of(found["name"]).splitlines(keepends=True)
+        lines = FORMS[found["form"]](content_of(found["name"])).splitlines(keepends=True)
         body = "".join(margin + line if line != "\n" else line for line in lines)
-        if margin:
-            return f"|\n{body}"
-        end = re.findall(r"<<'(\w+)'\n\Z", folded[: found.start()])[0]
-        return f"{body}{end}\n"
+        return SHAPES[found["shape"]].format(path=found["path"], mode=found["mode"], body=body)
 
-    return _REFERENCE.sub(expand, folded)
+    opening = f"@{INSTALLER}\n"
+    if folded.startswith(opening):
+        folded = (REPO / INSTALLER).read_text("utf-8") + folded.removeprefix(opening)
+    text = _REFERENCE.sub(expand, folded)
+    return text.replace("@FILES\n", list_files(text))
 
 
 def read(path: Path) -> str:

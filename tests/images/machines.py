@@ -86,6 +86,11 @@ exec env "${env[@]}" "$entry" "$@"
 """A docker that runs the words behind the image here."""
 
 
+def exited(status: str, result: str = "exit-code") -> dict[str, str]:
+    """What systemd tells ExecStopPost of a trainer that exited."""
+    return {"SERVICE_RESULT": "success" if status == "0" else result, "EXIT_CODE": "exited", "EXIT_STATUS": status}
+
+
 @dataclass
 class Machine:
     """A directory that a node script takes for the machine: fake commands first on PATH, their calls recorded."""

@@ -6,13 +6,9 @@ from typing import Any
 import pytest
 
 from gangway.images.azure import azure_docker_argv
+from tests.images.machines import exited
 
 RUNS = "gwdemo/runs/demo"
-
-
-def exited(status: str, result: str = "exit-code") -> dict[str, str]:
-    """What systemd tells ExecStopPost of a trainer that exited."""
-    return {"SERVICE_RESULT": "success" if status == "0" else result, "EXIT_CODE": "exited", "EXIT_STATUS": status}
 
 
 @pytest.fixture

@@ -8,13 +8,9 @@ import pytest
 
 from gangway.images.gcp import TpuHostSpec, gcp_docker_argv
 from gangway.images.node.gcp.notices import LEAVE_TAG
+from tests.images.machines import exited
 
 ENDED = "gangway-records/demo/dcgan-celeba64/ended-"
-
-
-def exited(status: str, result: str = "exit-code") -> dict[str, str]:
-    """What systemd tells ExecStopPost of a trainer that exited."""
-    return {"SERVICE_RESULT": "success" if status == "0" else result, "EXIT_CODE": "exited", "EXIT_STATUS": status}
 
 
 @pytest.fixture

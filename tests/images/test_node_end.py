@@ -10,6 +10,7 @@ import pytest
 
 from gangway.components.core.job import JobSpec
 from gangway.images.aws import aws_docker_argv
+from tests.images.machines import exited
 
 INSTANCE = "i-0123456789abcdef0"
 INTERRUPTED = {"spot/instance-action": [json.dumps({"action": "terminate", "time": "2026-11-21T08:22:00Z"})]}
@@ -17,11 +18,6 @@ ENDED = {"autoscaling/target-lifecycle-state": ["Terminated"]}
 GROUPS = ["describe-auto-scaling-groups", "--region", "us-east-2", "--output", "text"]
 OF_STACK = [*GROUPS, "--filters", "Name=tag:gangway:stack,Values=demo", "--query"]
 TWO_GROUPS = "[ $2 != describe-auto-scaling-groups ] || printf 'demo-0-spot\\tdemo-1-on-demand\\n'"
-
-
-def exited(status: str, result: str = "exit-code") -> dict[str, str]:
-    """What systemd tells ExecStopPost of a trainer that exited."""
-    return {"SERVICE_RESULT": "success" if status == "0" else result, "EXIT_CODE": "exited", "EXIT_STATUS": status}
 
 
 @pytest.fixture
@@ -289,15 +285,6 @@ FINAL_node_ended = [("2", "bad-input"), ("3", "fabric-too-slow"), ("5", "too-man
 CLOUDS = ["aws", "gcp", "azure", "openstack"]
 
 
-def exit_variables(status: str) -> dict[str, str]:
-    """What systemd tells ExecStopPost of a trainer that exited."""
-    return {
-        "SERVICE_RESULT": "success" if status == "0" else "exit-code",
-        "EXIT_CODE": "exited",
-        "EXIT_STATUS": status,
-    }
-
-
 class Worker:
     """A worker of any cloud whose container has just ended, and the bucket's ended.json."""
 
@@ -307,7 +294,7 @@ class Worker:
         machine.state("ran").touch()
 
     def ends(self, status: str, script: str = "leave-node.sh") -> None:
-        self.machine.env |= exit_variables(status)
+        self.machine.env |= exited(status)
         done = self.machine.run(script)
         assert done.returncode == (1 if status == "4" else 0), done.stderr
 
@@ -397,7 +384,7 @@ def test_an_end_is_put_once(aws: Worker) -> None:
 
 def test_an_end_that_cannot_be_put_keeps_no_node_and_is_tried_again(aws: Worker) -> None:
     aws.machine.fake("aws", "[ $1 != s3 ]")
-    aws.machine.env |= exit_variables("2")
+    aws.machine.env |= exited("2")
     done = aws.machine.run("leave-node.sh")
     assert done.returncode == 0
     assert "cannot upload dcgan-celeba64/ended.json: commands that wait for the record time out" in done.stderr
@@ -412,6 +399,6 @@ def test_an_end_that_cannot_be_put_keeps_no_node_and_is_tried_again(aws: Worker)
 def test_a_bucket_that_hesitates_is_asked_again(aws: Worker) -> None:
     aws.machine.plan(log_group=None)
     aws.machine.fails_at_first("aws", 1)
-    aws.machine.env |= exit_variables("2")
+    aws.machine.env |= exited("2")
     assert aws.machine.run("leave-node.sh", END_SEC="20").returncode == 0
     assert aws.machine.state("end-put").exists()

@@ -9,6 +9,7 @@ import pytest
 
 from gangway.images.openstack import OpenstackNodeSpec
 from gangway.images.specs import FileSystem
+from tests.images.machines import exited
 
 RUN = {
     "run.json": "{}",
@@ -168,15 +169,6 @@ def test_results_that_take_too_long_are_given_up(on_aws: Any) -> None:
 
 
 TWO_GROUPS = "[ $2 != describe-auto-scaling-groups ] || printf 'demo-0-spot\\tdemo-1-on-demand\\n'"
-
-
-def exited(status: str) -> dict[str, str]:
-    """What systemd tells ExecStopPost of a trainer that exited."""
-    return {
-        "SERVICE_RESULT": "success" if status == "0" else "exit-code",
-        "EXIT_CODE": "exited",
-        "EXIT_STATUS": status,
-    }
 
 
 REFUSED = '[ "$1" != s3 ] || { echo "SlowDown" >&2; exit 1; }'

@@ -4,7 +4,7 @@ Other properties of the plan mutate the demo (`test_plan.py`); here every sectio
 that the program behind the checks is reached in most examples, by combinations that nobody has written down.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,13 @@ from gangway.components.core.findings import InputError
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan
 from gangway.trainer.config.presets import PRESETS
+from tests.stacks.drawn import DIGEST, Settings, some
 
-Settings = dict[str, Any]
 Outcome = Callable[[Path], Plan | list[InputError]]
 MACHINES = sorted(name for name, row in load().machines.items() if row.provider == "aws")
 ACCELERATORS = ["H100x8", "A100x8", "V100x1", "H100x1", "GB200x4", "Trainiumx1"]
 REGIONS = sorted(load().regions)
 ZONES = {name: [f"{name}{letter}" for letter in load().regions[name].zones] for name in REGIONS}
-DIGEST = "sha256:" + "0a" * 32
-
-
-def some(
-    fixed: Mapping[str, st.SearchStrategy[Any]], **optional: st.SearchStrategy[Any]
-) -> st.SearchStrategy[Settings]:
-    """Mappings with all keys of `fixed` and any of `optional`."""
-    return st.fixed_dictionaries(dict(fixed), optional=optional)
 
 
 # Words that mean something where YAML, bash, JSON or Pulumi read them: there such programs break.

@@ -49,24 +49,7 @@ install -D -m 0600 /dev/stdin /etc/gangway/job.json <<'GANGWAY_END_OF_FILE'
 GANGWAY_END_OF_FILE
 install -D -m 0600 /dev/stdin /etc/gangway/job.env <<'GANGWAY_END_OF_FILE'
 DOCKER_ARGV=(
-    run
-    --rm
-    --init
-    --name
-    gangway-trainer
-    --network
-    host
-    --ipc
-    host
-    --ulimit
-    memlock=-1
-    --ulimit
-    nofile=131072
-    --privileged
-    --pids-limit
-    32768
-    --env
-    HOME=/tmp
+@arguments docker-run 0 4 docker-run-e227efb4.txt
     --user
     0:0
     --env
@@ -153,73 +136,42 @@ TERMINATE_WHEN_DONE=yes
 TRAINER_UID=0
 TRIES_AGAIN=yes
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/__init__.py <<'GANGWAY_END_OF_FILE'
-@__init__-b944db79.py.txt 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/__init__.py <<'GANGWAY_END_OF_FILE'
-@gangway/images/node/__init__.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/web.py <<'GANGWAY_END_OF_FILE'
-@gangway/images/node/web.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/safe_files.py <<'GANGWAY_END_OF_FILE'
-@gangway/images/node/safe_files.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/gcp/api.py <<'GANGWAY_END_OF_FILE'
-@gangway/images/node/gcp/api.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/log_shipper.py <<'GANGWAY_END_OF_FILE'
-@gangway/images/node/log_shipper.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/gcp/logs.py <<'GANGWAY_END_OF_FILE'
-@gangway/images/node/gcp/logs.py 0
-install -D -m 0644 /dev/stdin /etc/apt/apt.conf.d/99gangway <<'GANGWAY_END_OF_FILE'
-@99gangway-0ecde20e.txt 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/notices.py <<'GANGWAY_END_OF_FILE'
-@gangway/images/node/notices.py 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/gcp/notices.py <<'GANGWAY_END_OF_FILE'
-@gangway/images/node/gcp/notices.py 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/common.sh <<'GANGWAY_END_OF_FILE'
-@common-c0d5757b.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/cloud.sh <<'GANGWAY_END_OF_FILE'
-@cloud-014b952c.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/install-docker.sh <<'GANGWAY_END_OF_FILE'
-@install-docker-6d1389fd.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/mount-bucket.sh <<'GANGWAY_END_OF_FILE'
-@mount-bucket-26c4a134.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/fetch-key.sh <<'GANGWAY_END_OF_FILE'
-@fetch-key-64c8c70e.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/pull-image.sh <<'GANGWAY_END_OF_FILE'
-@pull-image-f9ed88b1.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/close-metadata.sh <<'GANGWAY_END_OF_FILE'
-@close-metadata-ce5da31f.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/run-trainer.sh <<'GANGWAY_END_OF_FILE'
-@run-trainer-596e280a.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/upload-record.sh <<'GANGWAY_END_OF_FILE'
-@upload-record-0e7b1be4.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/leave-node.sh <<'GANGWAY_END_OF_FILE'
-@leave-node-2441dfba.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/watch-node.sh <<'GANGWAY_END_OF_FILE'
-@watch-node-e822b97b.sh.txt 0
-install -D -m 0755 /dev/stdin /opt/gangway/bin/run-tpu.sh <<'GANGWAY_END_OF_FILE'
-@run-tpu-148a3059.sh.txt 0
-install -D -m 0644 /dev/stdin /opt/gangway/lib/gangway/images/node/outbox.py <<'GANGWAY_END_OF_FILE'
-@outbox-63e91e53.py.txt 0
+@install /opt/gangway/lib/gangway/images/__init__.py 0644 0 __init__-b944db79.py.txt
+@install /opt/gangway/lib/gangway/images/node/__init__.py 0644 0 gangway/images/node/__init__.py
+@install /opt/gangway/lib/gangway/images/node/web.py 0644 0 gangway/images/node/web.py
+@install /opt/gangway/lib/gangway/images/node/safe_files.py 0644 0 gangway/images/node/safe_files.py
+@install /opt/gangway/lib/gangway/images/node/gcp/api.py 0644 0 gangway/images/node/gcp/api.py
+@install /opt/gangway/lib/gangway/images/node/log_shipper.py 0644 0 gangway/images/node/log_shipper.py
+@install /opt/gangway/lib/gangway/images/node/gcp/logs.py 0644 0 gangway/images/node/gcp/logs.py
+@install /etc/apt/apt.conf.d/99gangway 0644 0 99gangway-0ecde20e.txt
+@install /opt/gangway/lib/gangway/images/node/notices.py 0644 0 gangway/images/node/notices.py
+@install /opt/gangway/lib/gangway/images/node/gcp/notices.py 0644 0 gangway/images/node/gcp/notices.py
+@install /opt/gangway/bin/common.sh 0755 0 images/templates/node/common.sh:bare
+@install /opt/gangway/bin/cloud.sh 0755 0 images/templates/gcp/cloud.sh:bare
+@install /opt/gangway/bin/install-docker.sh 0755 0 images/templates/gcp/install-docker.sh:bare
+@install /opt/gangway/bin/mount-bucket.sh 0755 0 images/templates/gcp/mount-bucket.sh:bare
+@install /opt/gangway/bin/fetch-key.sh 0755 0 images/templates/node/fetch-key.sh:bare
+@install /opt/gangway/bin/pull-image.sh 0755 0 images/templates/node/pull-image.sh:bare
+@install /opt/gangway/bin/close-metadata.sh 0755 0 images/templates/node/close-metadata.sh:bare
+@install /opt/gangway/bin/run-trainer.sh 0755 0 images/templates/node/run-trainer.sh:bare
+@install /opt/gangway/bin/upload-record.sh 0755 0 images/templates/node/upload-record.sh:bare
+@install /opt/gangway/bin/leave-node.sh 0755 0 images/templates/node/leave-node.sh:bare
+@install /opt/gangway/bin/watch-node.sh 0755 0 images/templates/node/watch-node.sh:bare
+@install /opt/gangway/bin/run-tpu.sh 0755 0 images/templates/gcp/run-tpu.sh:bare
+@install /opt/gangway/lib/gangway/images/node/outbox.py 0644 0 outbox-63e91e53.py.txt
 install -D -m 0644 /dev/stdin /etc/gangway/train.json <<'GANGWAY_END_OF_FILE'
 {
  "backend": "xla"
 }
 GANGWAY_END_OF_FILE
-install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-notices.service <<'GANGWAY_END_OF_FILE'
-@gangway-notices-6cb6b5b7.service.txt 0
-install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-prepare.service <<'GANGWAY_END_OF_FILE'
-@gangway-prepare-a57db2ec.service.txt 0
-install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.service <<'GANGWAY_END_OF_FILE'
-@gangway-watch-98a7c772.service.txt 0
-install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-metadata.service <<'GANGWAY_END_OF_FILE'
-@gangway-metadata-9cdfeffb.service.txt 0
-install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-trainer.service <<'GANGWAY_END_OF_FILE'
-@gangway-trainer-24b9571b.service.txt 0
-install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-watch.timer <<'GANGWAY_END_OF_FILE'
-@gangway-watch-5b618a86.timer.txt 0
-install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-logs.service <<'GANGWAY_END_OF_FILE'
-@gangway-logs-45f22161.service.txt 0
-install -D -m 0644 /dev/stdin /etc/systemd/system/gangway-rendezvous.service <<'GANGWAY_END_OF_FILE'
-@gangway-rendezvous-cec5d53c.service.txt 0
+@install /etc/systemd/system/gangway-notices.service 0644 0 gangway-notices-6cb6b5b7.service.txt
+@install /etc/systemd/system/gangway-prepare.service 0644 0 gangway-prepare-a57db2ec.service.txt
+@install /etc/systemd/system/gangway-watch.service 0644 0 gangway-watch-98a7c772.service.txt
+@install /etc/systemd/system/gangway-metadata.service 0644 0 gangway-metadata-9cdfeffb.service.txt
+@install /etc/systemd/system/gangway-trainer.service 0644 0 gangway-trainer-24b9571b.service.txt
+@install /etc/systemd/system/gangway-watch.timer 0644 0 gangway-watch-5b618a86.timer.txt
+@install /etc/systemd/system/gangway-logs.service 0644 0 gangway-logs-45f22161.service.txt
+@install /etc/systemd/system/gangway-rendezvous.service 0644 0 gangway-rendezvous-cec5d53c.service.txt
 systemctl daemon-reload
 # Nothing is awaited: this script runs inside a unit of the image's own.
 systemctl enable gangway-metadata.service gangway-trainer.service gangway-watch.timer gangway-logs.service

@@ -15,6 +15,7 @@ from gangway.stacks.plan.plan import Plan
 
 _DIGEST = "@sha256:" + "ab" * 32
 _IMAGES = {
+    "aws": f"123456789012.dkr.ecr.us-east-1.amazonaws.com/mine{_DIGEST}",
     "gcp": f"us-central1-docker.pkg.dev/my-project/mine/train{_DIGEST}",
     "azure": f"myregistry.azurecr.io/mine/train{_DIGEST}",
     "openstack": f"registry.example.com/mine/train{_DIGEST}",

@@ -1,4 +1,4 @@
-"""Stacks with a custom command on other providers than AWS: plan, price, user data and refused settings."""
+"""Stacks with a custom command of every provider: plan, price, user data and refused settings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +12,16 @@ from gangway.stacks.plan.plan import Plan, make_plan
 from gangway.stacks.providers.hosts.plan import installer, job_spec, plan
 
 DIGEST = "@sha256:" + "ab" * 32
-SHIPPED = {"gcp": "gcp-a3-spot", "azure": "azure-nc-dev", "openstack": "openstack-gpu", "hosts": "hosts-lab"}
+SHIPPED = {
+    "aws": "aws-g5-dev",
+    "gcp": "gcp-a3-spot",
+    "azure": "azure-nc-dev",
+    "openstack": "openstack-gpu",
+    "hosts": "hosts-lab",
+}
 ONE: dict[str, Any] = {"nodes": {"min": 1, "max": 1}}
 CHANGED: dict[str, dict[str, Any]] = {
+    "aws": {"cluster": {"capacity": [{"kind": "spot", "max_usd_per_hour": 0.9}, {"kind": "on-demand"}]}},
     "gcp": {"cluster": ONE},
     "azure": {},
     "openstack": {"cluster": ONE, "head": None, "openstack": {"head_image": None}},
@@ -22,6 +29,7 @@ CHANGED: dict[str, dict[str, Any]] = {
 }
 """What a shipped stack has to say otherwise to have one node."""
 RUN_DIRS = {
+    "aws": "/var/lib/gangway/runs/own",
     "gcp": "/shared/runs/own",
     "azure": "/var/lib/gangway/runs/own",
     "openstack": "/shared/runs/own",
@@ -29,7 +37,10 @@ RUN_DIRS = {
 }
 Own = Callable[..., StackConfig]
 UserData = Callable[[Plan, str], dict[str, str]]
-every_provider = pytest.mark.parametrize("provider", list(SHIPPED))
+every_provider = pytest.mark.parametrize(
+    "provider", ["aws", *(pytest.param(name, marks=pytest.mark.slow) for name in SHIPPED if name != "aws")]
+)
+other_providers = pytest.mark.parametrize("provider", [name for name in SHIPPED if name != "aws"])
 
 
 @pytest.fixture
@@ -57,24 +68,26 @@ def codes(made: Plan) -> set[str]:
     return {finding.code for finding in made.findings}
 
 
-@pytest.mark.slow
 @every_provider
 def test_the_plan_prices_all_of_max_hours_and_forecasts_nothing(provider: str, own: Own) -> None:
     made = make_plan(own(provider))
     assert not made.has_errors, made.errors
     data = made.to_json()
     assert (data["ladder"], data["checkpoints"]) == (None, None)
-    assert {rung["run_hours"] for rung in data["rungs"]} == {4}
+    assert data["expected_run"]["hours"] is None
+    assert data["expected_run"]["throughput"]["provenance"] == "unknown"
+    assert {(rung["run_hours"], rung["spot"]) for rung in data["rungs"]} == {(4, None)}
     for rung in made.rungs:
         assert rung.hourly is not None
         assert rung.run == pytest.approx(rung.hourly * 4)
-    assert data["energy"]["kwh"] is data["carbon"]["gco2e"] is None
+    assert data["energy"]["kwh"] is data["carbon"]["gco2e"] is data["carbon"]["sci"]["g_per_kimg"] is None
+    assert data["energy"]["source"].startswith("absent: ")
+    assert data["cost"]["run_most"]["usd"] == pytest.approx(max(rung.run or 0.0 for rung in made.rungs))
     assert "run.own-command" in codes(made)
     trainers = ("batch.", "data.", "checkpoint.", "memory.", "controller.", "autoscale.", "capacity.spot-infeasible")
     assert not [code for code in codes(made) if code.startswith(trainers)]
 
 
-@pytest.mark.slow
 @every_provider
 def test_the_job_says_what_runs(provider: str, own: Own, command_images: dict[str, str]) -> None:
     job = JobSpec.model_validate(make_plan(own(provider)).job)
@@ -82,7 +95,7 @@ def test_the_job_says_what_runs(provider: str, own: Own, command_images: dict[st
     assert job.command.words == ("python", "train.py", "--epochs", "3")
     assert job.image == command_images[provider]
     assert job.rendezvous.standalone
-    assert job.shutdown_timeout_sec == (90 if provider == "hosts" else 25)
+    assert job.shutdown_timeout_sec == (90 if provider in ("aws", "hosts") else 25)
     # No fabric's and no trainer's: one node has nobody to reach, and the image is somebody's own.
     assert {name for name in job.env if not name.startswith("GANGWAY_CODES_")} == {
         "GANGWAY_NOTICES",
@@ -92,8 +105,9 @@ def test_the_job_says_what_runs(provider: str, own: Own, command_images: dict[st
     assert job.env["GANGWAY_RUN_DIR"] == RUN_DIRS[provider]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("provider", ["gcp", "azure", "openstack"])
+@pytest.mark.parametrize(
+    "provider", ["aws", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gcp", "azure", "openstack"))]
+)
 def test_user_data_of_the_worker(provider: str, own: Own, user_data: UserData) -> None:
     files = user_data(make_plan(own(provider)), "worker")
     assert {"/opt/gangway/bin/own-node.sh", "/opt/gangway/bin/own-job.sh"} <= files.keys()
@@ -131,14 +145,13 @@ def test_there_is_no_alarm_for_steps_or_idle_gpus(provider: str, own: Own) -> No
     assert not {"own-no-steps", "own-gpu-idle"} & names
 
 
-@pytest.mark.slow
 @every_provider
 def test_no_repository_is_made_for_an_image_that_is_there(provider: str, own: Own) -> None:
     assert not [one for one in make_plan(own(provider)).resources if one.type.endswith((":Repository", ":Registry"))]
 
 
 @pytest.mark.parametrize(
-    ("provider", "registry"), [("gcp", "Artifact Registry"), ("azure", "Azure Container Registry")]
+    ("provider", "registry"), [("aws", "ECR"), ("gcp", "Artifact Registry"), ("azure", "Azure Container Registry")]
 )
 def test_an_image_of_another_registry_is_refused_by_its_place(provider: str, registry: str, own: Own) -> None:
     config = own(provider)
@@ -165,7 +178,6 @@ def test_a_missing_registry_id_is_refused(own: Own) -> None:
     assert caught.value.place == "gangway:azure.registry_id"
 
 
-@pytest.mark.slow
 @every_provider
 def test_outputs_are_mounted_from_beside_the_run_folder(provider: str, own: Own) -> None:
     config = own(provider)
@@ -215,7 +227,7 @@ def get_job(made: Plan) -> JobSpec:
 
 
 @pytest.mark.slow
-@every_provider
+@other_providers
 def test_they_meet_at_the_head_without_a_key_and_the_plan_says_so(provider: str, several_nodes: Own) -> None:
     config = several_nodes(provider)
     made = make_plan(config)
@@ -247,7 +259,7 @@ def test_the_head_is_priced_and_holds_the_store_alone(provider: str, several_nod
 
 
 @pytest.mark.slow
-@every_provider
+@other_providers
 def test_without_torchrun_they_meet_nowhere(provider: str, several_nodes: Own) -> None:
     head = {"head": None, "openstack": {"head_image": None}} if provider == "openstack" else {}
     made = make_plan(several_nodes(provider, None, **head))

@@ -1,13 +1,13 @@
 """What tests of controllers read: lines of stats.jsonl, rooms, starts that are wrong or right, and any history."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from hypothesis import strategies as st
 
-from gangway.trainer.config.values.control import Bounds, Objective
+from gangway.trainer.config.values.control import Bounds, ControlSettings, Objective
 from gangway.trainer.control.interval import Allowed, Decision, Interval, Knobs, Room, Value
-from tests.trainer.control.closed_loop import Plant, turned
+from tests.trainer.control.closed_loop import Loop, Plant, turned
 
 KNOBS = Knobs(batch_size=32, loader_threads=1)
 
@@ -60,6 +60,20 @@ BATCH_TOO_SMALL: Start = _machine(2000.0), Knobs(batch_size=32, loader_threads=2
 BATCH_TOO_LARGE: Start = _machine(60.0), Knobs(batch_size=512, loader_threads=2, threads=4)
 RIGHT: Start = _machine(1000.0), Knobs(batch_size=128, loader_threads=2, threads=4)
 WRONG = (DATA_BOUND, BATCH_TOO_SMALL, BATCH_TOO_LARGE)
+
+
+def loop_of(
+    policy: Literal["learned", "model"],
+    start: Start,
+    intervals: int,
+    objective: Objective = "time",
+    seed: int = 0,
+    **more: float,
+) -> Loop:
+    """With these bounds, and decisions as often as a policy likes."""
+    asked = {"policy": policy, "objective": objective, "bounds": BOUNDS, "decisions_per_hour": 10_000, **more}
+    return Loop(*start, ControlSettings.model_validate(asked), intervals, seed=seed)
+
 
 EVERY_KNOB: Mapping[str, Sequence[Value]] = {
     "batch_size": (32, 64, 128),

@@ -23,6 +23,7 @@ from gangway.trainer.preemption.notices import Notice
 from gangway.trainer.steps.noise_scale import Looks
 from gangway.trainer.telemetry.devices import Load
 from gangway.trainer.telemetry.statistics_line import Stalls, _Own
+from tests.hostile import Attack
 
 TWO_WORKERS = """
 import atexit, sys, time
@@ -235,14 +236,6 @@ def test_a_loss_that_is_no_number_arrives() -> None:
 class Pair(NamedTuple):
     name: str
     number: int
-
-
-class Attack:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.path,)
 
 
 @pytest.mark.parametrize(

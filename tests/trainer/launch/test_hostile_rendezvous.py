@@ -21,6 +21,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch na
 
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.rendezvous.tunnel import MemberKey, NearEnd
+from tests.hostile import Attack
 
 pytestmark = pytest.mark.attack("a network neighbour", "code in the rendezvous, and talk with its store")
 
@@ -59,16 +60,6 @@ def held(config, world, data, *more):
 loop.Batch = held
 run(sys.argv[1:])
 """
-
-
-class Attack:
-    """Pickled, it touches a file where it is read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.path,)
 
 
 def serve(start: Callable[..., Any], folder: Path, *argv: str) -> tuple[Any, int]:

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from gangway.trainer.__main__ import main
 from gangway.trainer.config.train_config import TrainConfig
@@ -19,11 +18,11 @@ from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.data.packaged_data import load_digits_images
 from gangway.trainer.metrics import evaluate as evaluation
 from gangway.trainer.metrics.evaluate import evaluate_newest
-from gangway.trainer.metrics.metric_registry import WeightsPaths
 from gangway.trainer.preemption.notices import Interruption
 from gangway.trainer.records.run_record import RunContext, RunRecord
 from gangway.trainer.run.loop import train
 from tests.shard_files import write_shards
+from tests.trainer.metrics.shrunk import Shrunk
 
 
 def evaluate(run_dir: Path, *arguments: Any, **options: Any) -> RunRecord:
@@ -32,27 +31,11 @@ def evaluate(run_dir: Path, *arguments: Any, **options: Any) -> RunRecord:
     return RunRecord.read(run_dir / "run.json")
 
 
-class Shrunk:
-    """A FeatureExtractor that sees a 4x4 picture: enough to tell digits from noise."""
-
-    name = "FD-4x4"
-    network = "mean of 8x8 blocks"
-    dim = 16
-    weights_sha256 = ""
-    resizer = "none"
-
-    def __call__(self, images: Tensor) -> NDArray[np.float64]:
-        return nn.functional.avg_pool2d(images.double(), 8).flatten(1).numpy()
-
-
 @pytest.fixture
 def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """The small extractor in place of EfficientNet-Lite0."""
 
-    def made(device: torch.device, paths: WeightsPaths) -> Shrunk:
-        return Shrunk()
-
-    monkeypatch.setattr(evaluation, "FEATURE_SPACES", {"enl0": made})
+    monkeypatch.setattr(evaluation, "FEATURE_SPACES", {"enl0": lambda device, paths: Shrunk()})
 
 
 def _train(config: TrainConfig, run_dir: Path, data_dir: Path) -> RunRecord:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from gangway.trainer.checkpoint.samples import to_uint8
 from gangway.trainer.config.train_config import TrainConfig
@@ -28,19 +28,7 @@ from gangway.trainer.networks.precision import set_tf32
 from gangway.trainer.phases.rng import Purpose, latents
 from gangway.trainer.records.quality import QualityRecord
 from tests.shard_files import write_shards
-
-
-class Shrunk:
-    """A FeatureExtractor that sees a 4x4 picture: enough to tell digits from noise."""
-
-    name = "FD-4x4"
-    network = "mean of 8x8 blocks"
-    dim = 16
-    weights_sha256 = "abc"
-    resizer = "none"
-
-    def __call__(self, images: Tensor) -> NDArray[np.float64]:
-        return nn.functional.avg_pool2d(images.double(), 8).flatten(1).numpy()
+from tests.trainer.metrics.shrunk import Shrunk
 
 
 class Memorised(Generator):
@@ -59,10 +47,8 @@ class Memorised(Generator):
 def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """The small extractor in place of every one that images have."""
 
-    def made(device: torch.device, paths: WeightsPaths) -> Shrunk:
-        return Shrunk()
-
-    monkeypatch.setattr(module, "FEATURE_SPACES", dict.fromkeys(("enl0", "inception", "digits"), made))
+    spaces = ("enl0", "inception", "digits")
+    monkeypatch.setattr(module, "FEATURE_SPACES", dict.fromkeys(spaces, lambda device, paths: Shrunk()))
 
 
 @pytest.fixture

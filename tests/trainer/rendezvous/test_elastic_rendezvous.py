@@ -18,6 +18,7 @@ from gangway.trainer.rendezvous.elastic_rendezvous import (
     encode_state,
     meeting_argv,
 )
+from tests.hostile import Attack
 
 hostile = pytest.mark.attack("a network neighbour", "hostile bytes as the nodes' state")
 
@@ -67,16 +68,6 @@ def test_what_is_read_is_what_was_written(state: dict[str, Any]) -> None:
 @hostile
 def test_the_example_is_a_state() -> None:
     assert decode_state(json.dumps(VALID).encode())["participants"] == {("one", 7, 0): 0, ("two", 8, 0): 1}
-
-
-class Attack:
-    """Pickled, it touches a file where it is read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.path,)
 
 
 @hostile

@@ -1,10 +1,13 @@
-"""A Slurm that is pretended: commands that say what a test wants to hear."""
+"""Engines on a real Slurm, and a Slurm that is pretended: commands that say what a test wants to hear."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from gangway.jobs.slurm.engine import SlurmEngine
+from tests.slurm_cluster import SlurmCluster
 
 
 @pytest.fixture
@@ -24,3 +27,9 @@ def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str,
     program("sbatch", "echo 7")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return program
+
+
+@pytest.fixture
+def engine(cluster: SlurmCluster, tmp_path: Path) -> SlurmEngine:
+    (tmp_path / "queue").mkdir()
+    return SlurmEngine(tmp_path / "queue", "gpu")

@@ -24,12 +24,6 @@ REFUSED = ["--partition=nonesuch", "--wrap=true"]
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
 
-@pytest.fixture
-def engine(cluster: SlurmCluster, tmp_path: Path) -> SlurmEngine:
-    (tmp_path / "queue").mkdir()
-    return SlurmEngine(tmp_path / "queue", "gpu")
-
-
 def slurm_id(tmp_path: Path, job_id: str) -> str:
     return (tmp_path / "queue" / job_id / "slurm-id").read_text().strip()
 

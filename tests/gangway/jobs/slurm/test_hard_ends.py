@@ -29,12 +29,6 @@ ENDLESS = "trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"
 
 
 @pytest.fixture
-def engine(cluster: SlurmCluster, tmp_path: Path) -> SlurmEngine:
-    (tmp_path / "queue").mkdir()
-    return SlurmEngine(tmp_path / "queue", "gpu")
-
-
-@pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A folder with little room."""
     (folder := tmp_path / "small").mkdir()

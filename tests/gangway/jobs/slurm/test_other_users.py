@@ -25,12 +25,6 @@ NAMED = 1
 RUNS_UNTIL_TOLD = "trap 'exit 75' TERM; echo begun; while :; do sleep 0.1; done"
 
 
-@pytest.fixture
-def engine(cluster: SlurmCluster, tmp_path: Path) -> SlurmEngine:
-    (tmp_path / "queue").mkdir()
-    return SlurmEngine(tmp_path / "queue", "gpu")
-
-
 def submitted(cluster: SlurmCluster, *words: str) -> str:
     """A job that waits for ever."""
     return cluster.run("sbatch", "--parsable", "--hold", "--partition=gpu", *words, "--wrap=true").strip()

@@ -15,12 +15,6 @@ pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 TOLD = "trap 'touch told; exit 75' TERM; echo begun; while :; do sleep 0.1; done"
 
 
-@pytest.fixture
-def engine(cluster: SlurmCluster, tmp_path: Path) -> SlurmEngine:
-    (tmp_path / "queue").mkdir()
-    return SlurmEngine(tmp_path / "queue", "gpu")
-
-
 def submitted(engine: SlurmEngine, tmp_path: Path, srun: str, script: str, **keys: object) -> str:
     """A job in which srun is that script, with its own as $real."""
     (own := tmp_path / "own" / "srun").parent.mkdir()

@@ -1,4 +1,4 @@
-"""Stacks on AWS with a custom command: user data, and a plan without invented figures."""
+"""Stacks on AWS with a custom command: what is AWS's own; the rest is in ../test_own_command.py."""
 
 import base64
 import gzip
@@ -10,7 +10,6 @@ import pytest
 import yaml
 from rich.console import Console
 
-from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
 from gangway.report.plans.infracost import infracost
 from gangway.report.plans.show import Detail, show_plan
@@ -52,27 +51,6 @@ def codes(plan: Plan) -> set[str]:
     return {finding.code for finding in plan.findings}
 
 
-def test_the_plan_prices_all_of_max_hours_and_forecasts_nothing(own: Callable[..., StackConfig]) -> None:
-    plan = make_plan(own(cluster={"capacity": SPOT}))
-    assert not plan.has_errors, plan.errors
-    data = plan.to_json()
-    assert (data["ladder"], data["checkpoints"]) == (None, None)
-    assert data["expected_run"]["hours"] is None
-    assert data["expected_run"]["throughput"]["provenance"] == "unknown"
-    assert [rung["run_hours"] for rung in data["rungs"]] == [4, 4]
-    assert [rung["spot"] for rung in data["rungs"]] == [None, None]
-    for rung in plan.rungs:
-        assert rung.hourly is not None
-        assert rung.run == pytest.approx(rung.hourly * 4)
-    assert data["energy"]["kwh"] is data["carbon"]["gco2e"] is data["carbon"]["sci"]["g_per_kimg"] is None
-    assert data["energy"]["source"].startswith("absent: ")
-    assert data["cost"]["run_most"]["usd"] == pytest.approx(max(rung.run or 0.0 for rung in plan.rungs))
-    assert "run.own-command" in codes(plan)
-    assert "storage.lost-with-node" in codes(plan), "what holds of any job is told"
-    trainers = ("batch.", "data.", "checkpoint.", "memory.", "controller.", "autoscale.", "capacity.spot-infeasible")
-    assert not [code for code in codes(plan) if code.startswith(trainers)]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("detail", list(Detail))
 def test_a_person_reads_it(own: Callable[..., StackConfig], detail: Detail) -> None:
@@ -106,45 +84,14 @@ def test_estimates_of_a_training_have_no_effect(own: Callable[..., StackConfig])
     assert ignored == {"gangway:estimate.images_per_second", "gangway:estimate.taken_percent_per_month"}
 
 
+def test_what_holds_of_any_job_is_told(own: Callable[..., StackConfig]) -> None:
+    assert "storage.lost-with-node" in codes(make_plan(own(cluster={"capacity": SPOT})))
+
+
 def test_there_is_no_alarm_for_steps(own: Callable[..., StackConfig]) -> None:
     names = {resource.name for resource in make_plan(own()).resources}
     assert "own-no-steps" not in names
     assert "own-nodes-missing" in names
-
-
-def test_the_job_says_what_runs(own: Callable[..., StackConfig]) -> None:
-    job = JobSpec.model_validate(make_plan(own()).job)
-    assert job.command is not None
-    assert job.command.words == ("python", "train.py", "--epochs", "3")
-    assert job.image == IMAGE
-    assert job.env["GANGWAY_RUN_DIR"] == "/var/lib/gangway/runs/own"
-    assert "GANGWAY_CONTEXT" not in job.env, "it leaves no record"
-    assert job.rendezvous.standalone
-
-
-def test_user_data_of_the_worker(own: Callable[..., StackConfig]) -> None:
-    plan = make_plan(own())
-    (template,) = [one for one in plan.resources if one.type.endswith(":LaunchTemplate")]
-    text = gzip.decompress(base64.b64decode(template.inputs["userData"])).decode()
-    files = {entry["path"]: entry["content"] for entry in yaml.safe_load(text)["write_files"]}
-    assert {"/opt/gangway/bin/own-node.sh", "/opt/gangway/bin/own-job.sh"} <= files.keys()
-    assert "own-node.sh" in files["/etc/gangway/job.env"]
-    assert "gangway.trainer.launch" not in files["/etc/gangway/job.env"]
-    assert "run_folder" in files["/opt/gangway/bin/upload-record.sh"]
-
-
-def test_no_repository_is_made_for_an_image_that_is_there(own: Callable[..., StackConfig]) -> None:
-    assert not [one for one in make_plan(own()).resources if "Repository" in one.type]
-
-
-def test_an_image_of_another_registry_is_refused_by_its_place(own: Callable[..., StackConfig]) -> None:
-    config = own(job={})
-    assert config.own_command is not None
-    elsewhere = config.own_command.model_copy(update={"image": "registry.example.com/mine@sha256:" + "ab" * 32})
-    with pytest.raises(InputError) as caught:
-        make_plan(config.model_copy(update={"job": elsewhere}))
-    assert caught.value.place == "gangway:job.image"
-    assert "ECR" in caught.value.fix
 
 
 def test_a_machine_without_gpus_of_nvidia_runs_no_command(own: Callable[..., StackConfig]) -> None:

@@ -1,7 +1,7 @@
 """What a configuration means on Azure before anything is declared: machine, zone, fabric, file system, tags, job."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,8 +13,9 @@ from gangway.components.core.findings import InputError
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan
 from gangway.stacks.providers.azure.plan import data_dir, fabric_min_gbps, job_spec, plan
-from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.records.run_record import RunContext
+from tests.stacks.drawn import DIGEST as DRAWN_DIGEST
+from tests.stacks.drawn import JOB, Settings, some
 
 DEV, V4, V5 = "azure-nc-dev", "azure-ndv4", "azure-ndv5-spot"
 Configs = dict[str, StackConfig]
@@ -268,24 +269,14 @@ def test_the_plans_versions_name_the_providers_package(azure_plans: dict[str, Pl
     json.dumps(data, allow_nan=False)
 
 
-Settings = dict[str, Any]
-
 MACHINES = [
     *sorted(load_provider("azure").machines),
     *["Standard_ND96isr_H100_v5", "Standard_ND96asr_v4", "Standard_NC96ads_A100_v4"] * 8,
 ]
 REGIONS = sorted(load_provider("azure").regions)
-DRAWN_DIGEST = "sha256:" + "0a" * 32
 DRAWN_ACCOUNT = "/subscriptions/{}/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/mydata"
 DRAWN_REGISTRY = f"/subscriptions/{ONE}/resourceGroups/g/providers/Microsoft.ContainerRegistry/registries/ourimages"
 DRAWN_IMAGE = f"/subscriptions/{ONE}/resourceGroups/g/providers/Microsoft.Compute/images/ours"
-
-
-def some(
-    fixed: Mapping[str, st.SearchStrategy[Any]], **optional: st.SearchStrategy[Any]
-) -> st.SearchStrategy[Settings]:
-    """Mappings with all keys of `fixed` and any of `optional`."""
-    return st.fixed_dictionaries(dict(fixed), optional=optional)
 
 
 ZONE = st.sampled_from([*["1", "2", "3"] * 5, "4"])
@@ -332,10 +323,6 @@ BUDGET = some(
     {"monthly_usd": st.sampled_from([*[1e12] * 15, 50]), "emails": st.just(["ml@example.com"])},
     alert_percent=st.lists(st.floats(1, 1000), max_size=3),
     stop_at_percent=st.floats(1, 1000),
-)
-JOB = some(
-    {"preset": st.sampled_from(sorted(PRESETS)), "kimg": st.floats(1e-3, 1e6), "max_hours": st.floats(0.01, 672)},
-    terminate_when_done=st.booleans(),
 )
 NETWORK = some(
     {},

@@ -1,7 +1,7 @@
 """What a configuration means on Google Cloud before anything is declared: nodes, zone, labels, image, job."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,8 +13,9 @@ from gangway.components.core.findings import InputError
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan
 from gangway.stacks.providers.gcp.plan import job_spec, plan, reservation_name
-from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.records.run_record import RunContext
+from tests.stacks.drawn import DIGEST as DRAWN_DIGEST
+from tests.stacks.drawn import JOB, Settings, some
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Configs = dict[str, StackConfig]
@@ -262,7 +263,6 @@ def test_the_plans_versions_name_the_providers_package(gcp_plans: dict[str, Plan
     json.dumps(data, allow_nan=False)
 
 
-Settings = dict[str, Any]
 MACHINES = sorted(load_provider("gcp").machines)
 # Accelerator types with topologies; those of WRONG_SLICES are wrong together, or by themselves.
 DRAWN_SLICES = [
@@ -276,20 +276,12 @@ WRONG_SLICES = [
 REGIONS = sorted(load_provider("gcp").regions)
 ZONES = {n: [f"{n}-{letter}" for letter in load_provider("gcp").regions[n].zones] for n in REGIONS}
 TPU_REGIONS = sorted({name for tpu in load_tpus().generations.values() for name in tpu.offered.regions} & set(REGIONS))
-DRAWN_DIGEST = "sha256:" + "0a" * 32
 RESERVATIONS = st.sampled_from(
     [
         *("gan", "projects/their-project/reservations/gan", "gan/reservationBlocks/b1", "cr-0123456789abcdef0"),
         *("projects/their-project/locations/us-east5-a/reservations/gan", "Gan"),
     ]
 )
-
-
-def some(
-    fixed: Mapping[str, st.SearchStrategy[Any]], **optional: st.SearchStrategy[Any]
-) -> st.SearchStrategy[Settings]:
-    """Mappings with all keys of `fixed` and any of `optional`."""
-    return st.fixed_dictionaries(dict(fixed), optional=optional)
 
 
 def rungs(zones: list[str]) -> st.SearchStrategy[Settings]:
@@ -356,10 +348,6 @@ BUDGET = some(
     alert_percent=st.lists(st.floats(1, 1000), max_size=4),
     stop_at_percent=st.floats(1, 1000),
     activate_tag=st.sampled_from([*[False] * 7, True]),
-)
-JOB = some(
-    {"preset": st.sampled_from(sorted(PRESETS)), "kimg": st.floats(1e-3, 1e6), "max_hours": st.floats(0.01, 672)},
-    terminate_when_done=st.booleans(),
 )
 NETWORK = some(
     {},

@@ -1,6 +1,6 @@
 """What a configuration means on OpenStack before anything is declared: flavour, fabric, addresses, disks, job."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from gangway.components.core.findings import InputError
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.plan.plan import Plan
 from gangway.stacks.providers.openstack.plan import data_dir, fabric_min_gbps, job_spec, plan
-from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.records.run_record import RunContext
+from tests.stacks.drawn import JOB, Settings, some
 
 Edited = Callable[..., StackConfig]
 IMAGE, OTHER = "33333333-0000-4000-8000-333333333333", "44444444-0000-4000-8000-444444444444"
@@ -194,56 +194,8 @@ def test_manila_is_openstacks_alone(gcp_edited: Edited) -> None:
     assert any("allowed: lustre" in str(mistake) for mistake in caught.value.exceptions)
 
 
-@pytest.mark.slow
-@settings(max_examples=25)
-@given(data=st.data())
-def test_any_plan_is_whole_or_a_mistake_with_a_place(
-    data: st.DataObject, edited: Edited, alone: dict[str, Any], check_plan: Callable[[Plan], None]
-) -> None:
-    own = {
-        "placement": data.draw(st.sampled_from(["soft-affinity", "affinity", "anti-affinity", "soft-anti-affinity"])),
-        "boot": data.draw(st.sampled_from(["flavour", "volume"])),
-        "image": data.draw(st.sampled_from([IMAGE, "ubuntu"])),
-        "head_image": None,
-        "share_protocol": data.draw(st.sampled_from(["NFS", "CEPHFS"])),
-        "share_network": data.draw(st.booleans()),
-        "access_rules": data.draw(st.booleans()),
-        "service_cidrs": data.draw(st.sampled_from([[], ["192.0.2.0/24"]])),
-    }
-    sections: dict[str, Any] = {
-        "openstack": own,
-        "network": {"egress": data.draw(st.sampled_from(["nat", "endpoints"]))},
-        "cluster": {
-            "capacity": [data.draw(st.sampled_from([{"kind": "on-demand"}, {"kind": "reservation", "id": IMAGE}]))],
-            "nodes": {"min": 1, "max": data.draw(st.integers(1, 6))},
-        },
-    }
-    made = plan_or_mistake(edited(**sections))
-    if isinstance(made, Plan):
-        check_plan(made)
-    else:
-        assert made.place.startswith("gangway:")
-        assert made.fix
-
-
-def plan_or_mistake(config: StackConfig) -> Plan | InputError:
-    try:
-        return make_plan(config)
-    except InputError as mistake:
-        return mistake
-
-
-Settings = dict[str, Any]
-
 ONE, OTHER_ID = "11111111-0000-4000-8000-111111111111", "22222222-0000-4000-8000-222222222222"
 DRAWN_IMAGE = f"registry.example.com/gan/trainer@sha256:{'0a' * 32}"
-
-
-def some(
-    fixed: Mapping[str, st.SearchStrategy[Any]], **optional: st.SearchStrategy[Any]
-) -> st.SearchStrategy[Settings]:
-    """Mappings with all keys of `fixed` and any of `optional`."""
-    return st.fixed_dictionaries(dict(fixed), optional=optional)
 
 
 # Mostly right, here and below: a file with ten sections is told for the first thing that is wrong.
@@ -286,10 +238,6 @@ BUDGET = some(
     {"monthly_usd": st.sampled_from([*[1e12] * 15, 50]), "emails": st.just(["ml@example.com"])},
     alert_percent=st.lists(st.floats(1, 1000), max_size=3),
 )
-JOB = some(
-    {"preset": st.sampled_from(sorted(PRESETS)), "kimg": st.floats(1e-3, 1e6), "max_hours": st.floats(0.01, 672)},
-    terminate_when_done=st.booleans(),
-)
 OWN = {
     "auth_url": st.sampled_from([*["https://c.example.com:5000/v3", "http://10.0.0.1/identity/v3/"] * 8, "https://c"]),
     "image": st.sampled_from([ONE, "ubuntu", 'a\'b "c"']),
@@ -307,11 +255,12 @@ def stack_settings(draw: st.DrawFn) -> Settings:
     cluster, site = draw(CLUSTER), draw(SITE)
     several = cluster["nodes"]["max"] > 1
     egress = draw(st.sampled_from(["nat", "endpoints"]))
+    has_ranges = (egress == "endpoints") != draw(st.sampled_from([*[False] * 15, True]))
     storage = draw(st.sampled_from([{"kind": "manila", "capacity_gib": 100}, {}]))
     volume = draw(st.booleans())
     section = {
         **OWN,
-        **({"service_cidrs": st.just(["192.0.2.0/24", "198.51.100.0/25"])} if egress == "endpoints" else {}),
+        **({"service_cidrs": st.just(["192.0.2.0/24", "198.51.100.0/25"])} if has_ranges else {}),
         **({"boot": st.just("volume")} if volume else {}),
     }
     optional: dict[str, st.SearchStrategy[Any]] = {
@@ -328,7 +277,7 @@ def stack_settings(draw: st.DrawFn) -> Settings:
     optional |= {
         "cloud": st.just("lab"),
         "dns_nameservers": st.sampled_from([["192.0.2.53"], ["dns"]]),
-        "placement": st.sampled_from(["affinity", "soft-anti-affinity"]),
+        "placement": st.sampled_from(["soft-affinity", "affinity", "anti-affinity", "soft-anti-affinity"]),
         "access_rules": st.booleans(),
         "object_role": st.just("swiftoperator"),
     }
