@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from gangway.components.core.findings import InputError
 from gangway.jobs.base import Phase
@@ -93,7 +93,7 @@ class Board:
         return self._logs.setdefault((queue.key, job_id), watched).get()
 
 
-def get_app(board: Board, access: Access) -> Starlette:
+def get_app(board: Board, access: Access) -> ASGIApp:
     """The application; actions have no route unless they are allowed."""
     routes = [
         Route("/", _overview),
@@ -112,13 +112,9 @@ def get_app(board: Board, access: Access) -> Starlette:
             Route("/jobs/{queue}/{job}/{action}", _confirm),
             Route("/jobs/{queue}/{job}/{action}", _act, methods=["POST"]),
         ]
-    app = Starlette(
-        routes=routes,
-        middleware=[Middleware(Guard, access=access)],
-        exception_handlers={InputError: _mistake, HTTPException: _no_page},
-    )
+    app = Starlette(routes=routes, exception_handlers={InputError: _mistake, HTTPException: _no_page})
     app.state.board, app.state.access = board, access
-    return app
+    return Guard(app, access)
 
 
 @cache
@@ -362,12 +358,12 @@ def _confirm(request: Request) -> Response:
 
 
 async def _act(request: Request) -> Response:
-    form = await request.form(max_files=0, max_fields=4)
-    return await run_in_threadpool(partial(_carry_out, request, form))
+    form = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=4)
+    return await run_in_threadpool(partial(_carry_out, request, form.get("form_token", [""])[0]))
 
 
-def _carry_out(request: Request, form: FormData) -> Response:
-    if not request.app.state.access.is_form_token(request.url.path, str(form.get("form_token", ""))):
+def _carry_out(request: Request, form_token: str) -> Response:
+    if not request.app.state.access.is_form_token(request.url.path, form_token):
         raise HTTPException(403, "The form is not from this dashboard")
     queue, row, action = _find_action(request)
     log = _board(request).action_log

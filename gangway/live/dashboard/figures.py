@@ -122,16 +122,20 @@ def _live(lines: RunLines) -> dict[str, Quantity]:
         why = "no line of statistics yet" if not last else f"{_LOG} has no {key}"
         return Quantity.absent(unit, why) if value is None else Quantity.measured(value, unit, f"{_LOG}{when}")
 
-    devices = get_devices(lines)
-    power = measured("watts", "W")
-    if power.value is not None and any(each.provenance != "measured" for each in devices):
-        power = power.model_copy(update={"provenance": "estimated", "note": "some devices have no meter"})
+    is_metered = all(each.provenance == "measured" for each in get_devices(lines))
+
+    def metered(key: str, unit: str) -> Quantity:
+        found = measured(key, unit)
+        if found.value is None or is_metered:
+            return found
+        return found.model_copy(update={"provenance": "estimated", "note": "some devices have no meter, see below"})
+
     return {
         "Throughput": measured("images_per_sec", "images/s"),
-        "Training time": measured("wall_sec", "s").model_copy(update={"note": "this session"}),
+        "Training time of this session": measured("wall_sec", "s"),
         **_dollars(lines, measured("usd_per_hour", "USD/h")),
-        "Power": power,
-        "Energy": measured("energy_joules", "J").model_copy(update={"note": "this session"}),
+        "Power": metered("watts", "W"),
+        "Energy of this session": metered("energy_joules", "J"),
         "Loss G": measured("loss_g", ""),
         "Loss D": measured("loss_d", ""),
         **{

@@ -188,10 +188,14 @@ class RunIndex:
         if len(found) > _MOST_RUNS:
             problem = f"{len(found) - _MOST_RUNS:,} folders above the limit of {_MOST_RUNS:,} are left out"
         old, is_first = self._known, not self.progress.is_complete
-        for number, (root, name, files) in enumerate(found[:_MOST_RUNS], 1):
+        for number, (root, name, files, is_changed) in enumerate(found[:_MOST_RUNS], 1):
             place = root, name
+            row = old.get(place)
+            if row is not None and row.status == "done" and not is_changed:  # a new record changes its folder
+                known[place] = row
+                continue
             with suppress(FileNotFoundError):  # it was removed meanwhile
-                known[place] = _updated(old.get(place), root, name, files)
+                known[place] = _updated(row, root, name, files)
             if is_first and time.monotonic() - published > _PUBLISH_SEC:
                 published = time.monotonic()
                 self._publish(known, suites)
@@ -207,14 +211,18 @@ class RunIndex:
         self.presets = tuple(sorted({row.preset for row in self.rows if row.preset}))
         self.suites = tuple(suites)
 
-    def _walk(self, root: Path, name: str, depth: int, suites: list[Path]) -> Iterator[tuple[str, frozenset[str]]]:
+    def _walk(
+        self, root: Path, name: str, depth: int, suites: list[Path]
+    ) -> Iterator[tuple[str, frozenset[str], bool]]:
+        """Name, files and whether the folder has changed, of each run."""
         folder = root / name
+        known = self._listings.get(folder)
         try:
             listing = self._list(folder)
         except OSError:
             return  # closed to this user, a link, or just removed
         if {RECORD, STATS} & listing.files:
-            yield name, listing.files
+            yield name, listing.files, listing is not known
             return
         if JOURNAL in listing.files:
             suites.append(folder)

@@ -1,29 +1,28 @@
-"""Run folders in the trainer's own format, made from one recorded run, and a dashboard over them without threads."""
+"""A dashboard over run folders in the trainer's own format, without threads and sockets."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from gangway.live.dashboard.access import Access
 from gangway.live.dashboard.actions import ActionLog
 from gangway.live.dashboard.app import Board, get_app
 from gangway.live.dashboard.index import RunIndex
-from gangway.live.dashboard.sources import Queue, Stack
+from gangway.live.dashboard.sources import Queue
+from tests.gangway.live.dashboard.asgi import Client
 from tests.gangway.live.dashboard.synthetic import write_runs
 
 PORT = 8808
-ORIGIN = f"http://127.0.0.1:{PORT}"
-Client = Callable[..., TestClient]
+Open = Callable[..., Client]
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     folder = tmp_path / "runs"
-    write_runs(folder, 6)
+    write_runs(folder, 10)
     return folder
 
 
@@ -33,27 +32,19 @@ def access() -> Access:
 
 
 @pytest.fixture
-def client(access: Access, tmp_path: Path) -> Iterator[Client]:
-    """Makes a browser that has entered, over some folders of runs."""
-    opened: list[TestClient] = []
+def open_board(access: Access, tmp_path: Path) -> Open:
+    """Makes a client that has entered a dashboard over some folders of runs."""
 
-    def make(
-        *folders: Path, queues: tuple[Queue, ...] = (), stacks: tuple[Stack, ...] = (), acts: bool = False, **more: Any
-    ) -> TestClient:
+    def make(*folders: Path, queues: tuple[Queue, ...] = (), acts: bool = False, **more: Any) -> Client:
         index = RunIndex(folders)
         index.refresh()
-        log = ActionLog(tmp_path / "actions.jsonl") if acts else None
-        board = Board(index, {queue.key: queue for queue in queues}, stacks, action_log=log, **more)
         for queue in queues:
             queue.jobs.refresh()
-        found = TestClient(get_app(board, access), base_url=ORIGIN, follow_redirects=False)
-        found.cookies.set(access.cookie, access.session, domain="127.0.0.1")
-        opened.append(found)
-        return found
+        log = ActionLog(tmp_path / "actions.jsonl") if acts else None
+        board = Board(index, {queue.key: queue for queue in queues}, action_log=log, **more)
+        return Client(get_app(board, access), cookie=f"{access.cookie}={access.session}")
 
-    yield make
-    for each in opened:
-        each.close()
+    return make
 
 
 def add_line(folder: Path, **line: object) -> None:
