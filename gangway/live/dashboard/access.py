@@ -46,7 +46,8 @@ class Access:
     @property
     def hosts(self) -> frozenset[str]:
         """What a request may call this machine: any other name leads here by DNS rebinding."""
-        return frozenset(f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+        suffix = "" if self.port == 80 else f":{self.port}"  # which browsers leave out
+        return frozenset(f"{name}{suffix}" for name in ("127.0.0.1", "localhost", "[::1]"))
 
     def form_token(self, path: str) -> str:
         """Proves that a form was on our page for that action."""

@@ -124,7 +124,7 @@ def _environment() -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"duration": duration, "kimg": kimg_text, "moment": moment, "unit": unit_text}
-    environment.filters |= {"number": _number, "when": _when, "clip": clip}
+    environment.filters |= {"number": _number, "when": _when, "minute": _minute, "clip": clip}
     return environment
 
 
@@ -141,6 +141,11 @@ def _when(at: float | datetime | None) -> str:
     except (OSError, OverflowError, ValueError):
         return "-"
     return f"{found:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _minute(at: float | datetime | None) -> str:
+    """The same for a table whose heading says UTC."""
+    return _when(at)[:16]
 
 
 def _board(request: Request) -> Board:
@@ -220,8 +225,10 @@ def _overview(request: Request) -> Response:
 def _runs(request: Request) -> Response:
     index, query = _board(request).index, RunQuery.of(request.query_params)
     shown = query.find(index.rows)
-    options = {"presets": index.presets[:100], "states": STATES, "sorts": SORTS, "most": MOST_SERIES}
-    return _show(request, "runs", "Runs", query=query, found=shown, **options)
+    return _show(
+        request, "runs", "Runs", query=query, found=shown, presets=index.presets[:100], states=STATES, sorts=SORTS,
+        most=MOST_SERIES,
+    )  # fmt: skip
 
 
 def _run(request: Request) -> Response:
@@ -313,8 +320,10 @@ def _jobs(request: Request) -> Response:
     rows = board.job_rows()
     users = sorted({row.status.user for row in rows if row.status.user})[:100]
     readings = [(queue.label, queue.jobs.get()) for queue in list(board.queues.values())[:_MOST_CARDS]]
-    options = {"phases": [*Phase], "users": users, "queues": list(board.queues.values())[:100], "readings": readings}
-    return _show(request, "jobs", "Jobs", query=query, found=query.find(rows), **options)
+    return _show(
+        request, "jobs", "Jobs", query=query, found=query.find(rows), phases=[*Phase], users=users,
+        queues=list(board.queues.values())[:100], readings=readings,
+    )  # fmt: skip
 
 
 def _find_job(request: Request) -> tuple[Queue, JobRow]:

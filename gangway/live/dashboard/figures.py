@@ -11,11 +11,12 @@ from gangway.live.dashboard.charts import Chart, Series, line_chart
 from gangway.live.dashboard.files import clip
 from gangway.live.dashboard.index import RunRow, parse_number
 from gangway.live.dashboard.series import LineCache, RunLines, series
+from gangway.render.rendering import number
 from gangway.runs.run_folders import Run, read_run
 from gangway.trainer.records.quantity import Provenance, Quantity
 from gangway.trainer.records.run_record import RunRecord
 
-_MOST_RECORDS, _MOST_DEVICES, _COMPARED_POINTS = 64, 32, 150
+_MOST_RECORDS, _MOST_DEVICES, _COMPARED_POINTS, _MOST_QUALITY_POINTS = 64, 32, 150, 400
 _LOG = "stats.jsonl"
 Figures = Mapping[str, Quantity]
 
@@ -92,7 +93,7 @@ def _recorded(record: RunRecord) -> dict[str, Quantity]:
         "Training time": record.wall_sec,
         "Cost": record.cost.total_usd,
         "Energy": record.energy.it_joules,
-        "Mean power": _mean_watts(record),
+        "Power": _mean_watts(record),
         "Emissions": record.carbon.gco2e,
         **{f"Loss {name[-1].upper()}": each.last for name, each in record.summaries.items() if name[:5] == "loss_"},
         **{f"Quality: {one.name}": one.trained for one in record.quality[:6]},
@@ -107,7 +108,7 @@ def _mean_watts(record: RunRecord) -> Quantity:
     joules, sec = record.energy.it_joules, record.wall_sec.value
     if joules.value is None or not sec:
         return joules.model_copy(update={"value": None, "unit": "W", "provenance": "absent"})
-    source = f"energy / training time; energy: {joules.source}"
+    source = f"mean: energy / training time; energy: {joules.source}"
     return joules.model_copy(update={"value": joules.value / sec, "unit": "W", "source": source})
 
 
@@ -128,18 +129,21 @@ def _live(lines: RunLines) -> dict[str, Quantity]:
         found = measured(key, unit)
         if found.value is None or is_metered:
             return found
-        return found.model_copy(update={"provenance": "estimated", "note": "some devices have no meter, see below"})
+        return found.model_copy(update={"provenance": "estimated", "note": "some devices have no meter"})
+
+    def of_session(figure: Quantity) -> Quantity:
+        return figure.model_copy(update={"note": f"this session only{'; ' * bool(figure.note)}{figure.note}"})
 
     return {
         "Throughput": measured("images_per_sec", "images/s"),
-        "Training time of this session": measured("wall_sec", "s"),
+        "Training time": of_session(measured("wall_sec", "s")),
         **_dollars(lines, measured("usd_per_hour", "USD/h")),
         "Power": metered("watts", "W"),
-        "Energy of this session": metered("energy_joules", "J"),
+        "Energy": of_session(metered("energy_joules", "J")),
         "Loss G": measured("loss_g", ""),
         "Loss D": measured("loss_d", ""),
         **{
-            f"Quality: {name}": Quantity.measured(points[-1][1], "", f"{_LOG}, at {points[-1][0]:g} kimg")
+            f"Quality: {name}": Quantity.measured(points[-1][1], "", f"{_LOG}, at {number(points[-1][0])} kimg")
             for name, points in lines.quality.items()
         },
         "Workers": measured("world_size", ""),
@@ -191,6 +195,16 @@ def _short(figure: Quantity) -> Quantity:
     return figure.model_copy(update={**update, "provenance": provenance})
 
 
+def _quality_points(view: RunView) -> dict[str, list[tuple[float, float]]]:
+    """By metric, from the log, or from the record where the log has none."""
+    if view.lines.quality or view.run is None or view.run.record.quality_in_training is None:
+        return view.lines.quality
+    found = dict[str, list[tuple[float, float]]]()
+    for point in view.run.record.quality_in_training.points[-_MOST_QUALITY_POINTS:]:
+        found.setdefault(clip(point.name, 20), []).append((point.kimg, point.value))
+    return found
+
+
 def run_charts(view: RunView) -> list[Chart]:
     """Rate, losses, quality and power of one run."""
     lines = view.lines
@@ -199,11 +213,11 @@ def run_charts(view: RunView) -> list[Chart]:
         every = [Series(label, series(lines, name)) for name, label in names.items()]
         return line_chart(title, unit, every, _LOG, from_zero=from_zero)
 
-    quality = [Series(name, points) for name, points in lines.quality.items()]
+    quality = [Series(name, points) for name, points in _quality_points(view).items()]
     return [
         drawn("Images per second", "", {"images_per_sec": "images/s"}, from_zero=True),
         drawn("Losses", "", {"loss_g": "G", "loss_d": "D"}),
-        line_chart("Quality", "", quality, f"{_LOG}, metrics computed while training"),
+        line_chart("Quality", "", quality, "metrics computed while training"),
         drawn("Power", "W", {"watts": "watts"}, from_zero=True),
     ]
 
@@ -215,10 +229,12 @@ def compared_charts(views: Sequence[RunView]) -> list[Chart]:
         line_chart(title, "", [Series(view.row.id, thin(series(view.lines, name))) for view in views], _LOG)
         for name, title in names.items()
     ]
-    metrics = list(dict.fromkeys(name for view in views for name in view.lines.quality))[:2]
-    for name in metrics:
-        points = [Series(view.row.id, thin(view.lines.quality.get(name, []))) for view in views]
-        charts.append(line_chart(f"Quality: {name}", "", points, f"{_LOG}, computed while training"))
+    quality = [_quality_points(view) for view in views]
+    for name in list(dict.fromkeys(name for metrics in quality for name in metrics))[:2]:
+        points = [
+            Series(view.row.id, thin(metrics.get(name, []))) for view, metrics in zip(views, quality, strict=True)
+        ]
+        charts.append(line_chart(f"Quality: {name}", "", points, "computed while training"))
     return charts
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from starlette.datastructures import QueryParams
 
 from gangway.components.core.findings import InputError
+from gangway.components.core.visible import one_line
 from gangway.jobs.base import Phase
 from gangway.live.dashboard.index import STATES, RunRow
 from gangway.live.dashboard.sources import JobRow
@@ -149,7 +150,7 @@ class JobQuery:
 
 
 def _get(query: QueryParams, name: str) -> str:
-    return query.get(name, "").strip()[:_MOST_CHARACTERS]
+    return one_line(query.get(name, "").strip()[:_MOST_CHARACTERS])
 
 
 def _choice(query: QueryParams, name: str, allowed: Sequence[str] | Mapping[str, object]) -> str:

@@ -40,7 +40,12 @@ def write_run(folder: Path, number: int, *, status: str = "done") -> Path:
     if status != "running":
         values |= {"id": run_id, "status": status, "stack": f"stack-{number % 7}"}
         values["images_per_sec"]["value"] = 50.0 + number % 97
-        values["cost"]["total_usd"] = {"value": number / 100, "unit": "USD", "provenance": "list-price", "source": "list"}
+        values["cost"]["total_usd"] = {
+            "value": number / 100,
+            "unit": "USD",
+            "provenance": "list-price",
+            "source": "list",
+        }
         moment = "2026-09-21T{:02d}:{:02d}:00+00:00"
         for session in values["sessions"]:
             session |= {"start": moment.format(number % 24, 0), "end": moment.format(number % 24, 59)}

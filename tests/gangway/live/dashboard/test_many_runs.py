@@ -58,7 +58,9 @@ def test_ten_thousand_runs(tmp_path: Path, access: Access) -> None:
     urls = {
         "overview": lambda number: "/",
         "runs": lambda number: f"/runs?page={1 + number}",
-        "runs, filtered": lambda number: f"/runs?q=run+stack-3&preset=dcgan-digits&state=done&sort=usd&page={1 + number}",
+        "runs, filtered": lambda number: (
+            f"/runs?q=run+stack-3&preset=dcgan-digits&state=done&sort=usd&page={1 + number}"
+        ),
         "run": lambda number: f"/runs/{keys[37 * number]}",
         "compare 6": lambda number: "/compare?" + "&".join(f"run={keys[number * 7 + each]}" for each in range(6)),
     }
