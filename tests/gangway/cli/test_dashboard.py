@@ -39,7 +39,7 @@ def test_it_listens_on_this_machine_only() -> None:
         assert listener.getsockname()[0] == "127.0.0.1"
         others = {found[4][0] for found in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
         for address in others - {"127.0.0.1"}:
-            with pytest.raises(OSError, match="refused|timed out"):
+            with pytest.raises(OSError, match=r"refused|timed out"):
                 socket.create_connection((str(address), listener.getsockname()[1]), timeout=1).close()
 
 

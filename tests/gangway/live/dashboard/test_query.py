@@ -16,8 +16,8 @@ def rows(count: int = 120) -> list[RunRow]:
     return [
         RunRow(
             f"{number:016x}", Path("/runs"), f"suite/run-{number}", now - number * 86_400, id=f"run-{number}",
-            status="done" if number % 2 else "interrupted", preset=f"preset-{number % 3}", stack="aws" if number else "",
-            usd=None if number == 5 else float(number % 7),
+            status="done" if number % 2 else "interrupted", preset=f"preset-{number % 3}",
+            stack="aws" if number else "", usd=None if number == 5 else float(number % 7),
         )
         for number in range(count)
     ]  # fmt: skip

@@ -20,8 +20,8 @@ from tests.gangway.live.dashboard.synthetic import write_run
 from tests.gangway.live.dashboard.test_pages import cells_of, read
 
 SUITE = {
-    "name": "smoke", "title": "<b>smoke</b>", "preset": "dcgan-digits", "kimg": 6, "seeds": [0, 1, 2], "stacks": ["local"],
-    "arms": [{"name": "control"}, {"name": "half"}], "deadline_hours": 1,
+    "name": "smoke", "title": "<b>smoke</b>", "preset": "dcgan-digits", "kimg": 6, "seeds": [0, 1, 2],
+    "stacks": ["local"], "arms": [{"name": "control"}, {"name": "half"}], "deadline_hours": 1,
 }  # fmt: skip
 
 
