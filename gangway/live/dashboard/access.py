@@ -69,7 +69,7 @@ class Access:
         if not self._is_own(request):
             return PlainTextResponse("refused: the request comes from another site's page\n", 403)
         if not _is_same(self.session, request.cookies.get(self.cookie, "")):
-            return PlainTextResponse("refused: open the URL that `gangway dashboard` has printed\n", 403)
+            return PlainTextResponse("refused: open the URL that the dashboard has printed\n", 403)
         return _refuse_body(request) if request.method == "POST" else None
 
     def _is_own(self, request: Request) -> bool:
@@ -80,7 +80,7 @@ class Access:
 
     def _enter(self, request: Request, given: str) -> Response:
         if request.method != "GET" or request.url.path != "/" or not _is_same(self.token, given):
-            return PlainTextResponse("refused: wrong token; open the URL that `gangway dashboard` has printed\n", 403)
+            return PlainTextResponse("refused: wrong token; open the URL that the dashboard has printed\n", 403)
         is_foreign = request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         answer: Response = HTMLResponse(_ENTER) if is_foreign else RedirectResponse("/", 303)
         answer.set_cookie(self.cookie, self.session, path="/", httponly=True, samesite="strict")
