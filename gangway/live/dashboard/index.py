@@ -155,6 +155,7 @@ class RunIndex:
         self._roots = list(dict.fromkeys(folder.resolve() for folder in folders))
         self._known: dict[tuple[Path, str], RunRow] = {}
         self._listings: dict[Path, _Listing] = {}
+        self._old_listings: dict[Path, _Listing] = {}
         self._wanted_at, self._wake = time.monotonic(), threading.Event()
 
     def start(self) -> None:
@@ -184,6 +185,7 @@ class RunIndex:
         """One pass over all folders; rows appear while it lasts."""
         began = published = time.monotonic()
         known, suites, problem = dict[tuple[Path, str], RunRow](), list[Path](), ""
+        self._old_listings, self._listings = self._listings, {}
         found = [(root, *each) for root in self._roots for each in self._walk(root, "", 0, suites)]
         if len(found) > _MOST_RUNS:
             problem = f"{len(found) - _MOST_RUNS:,} folders above the limit of {_MOST_RUNS:,} are left out"
@@ -216,9 +218,9 @@ class RunIndex:
     ) -> Iterator[tuple[str, frozenset[str], bool]]:
         """Name, files and whether the folder has changed, of each run."""
         folder = root / name
-        known = self._listings.get(folder)
+        known = self._old_listings.get(folder)
         try:
-            listing = self._list(folder)
+            listing = self._list(folder, known)
         except OSError:
             return  # closed to this user, a link, or just removed
         if {RECORD, STATS} & listing.files:
@@ -230,9 +232,10 @@ class RunIndex:
             for below in listing.folders:
                 yield from self._walk(root, f"{name}/{below}" if name else below, depth + 1, suites)
 
-    def _list(self, folder: Path) -> _Listing:
-        seen, known = folder.lstat(), self._listings.get(folder)
+    def _list(self, folder: Path, known: _Listing | None) -> _Listing:
+        seen = folder.lstat()
         if known and known.mtime_ns == seen.st_mtime_ns and known.listed_at - seen.st_mtime > _MTIME_STEP_SEC:
+            self._listings[folder] = known
             return known
         files, folders, now = list[str](), list[str](), time.time()
         with os.scandir(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as entries:
@@ -256,12 +259,15 @@ def _updated(old: RunRow | None, root: Path, name: str, files: frozenset[str]) -
     wanted = [each for each in (RECORD, STATS) if each in files]
     if old is not None and old.status == "done" and RECORD in files:
         wanted = [RECORD]
-    seen = [(root / name / each).lstat() for each in wanted]
+    plain = RunRow(get_key(root, name), root, name, 0.0, id=clip(Path(name).name or root.name))
+    try:
+        seen = [(root / name / each).lstat() for each in wanted]
+    except PermissionError as error:
+        return _broken(plain, error.strerror)
     stamp = tuple(value for each in seen for value in (each.st_mtime_ns, each.st_size, each.st_ino))
     if old is not None and old.stamp[: len(stamp)] == stamp:
         return old
-    at = max(each.st_mtime for each in seen)
-    plain = RunRow(get_key(root, name), root, name, at, id=clip(Path(name).name or root.name), stamp=stamp)
+    plain = _changed(plain, at=max(each.st_mtime for each in seen), stamp=stamp)
     if not all(stat.S_ISREG(each.st_mode) for each in seen):
         return _broken(plain, "a link or another special file, which is not followed")
     try:

@@ -47,6 +47,7 @@ class Watched(Generic[Value]):
         self._read, self._every_sec = read, every_sec
         self._reading: Reading[Value] = Reading()
         self._lock, self._asked_at, self._is_watched = threading.Lock(), 0.0, False
+        self._reads = threading.Lock()
 
     def get(self) -> Reading[Value]:
         """The newest reading, without waiting for one."""
@@ -62,11 +63,12 @@ class Watched(Generic[Value]):
         return self._reading
 
     def refresh(self) -> None:
-        """Read once, now."""
-        try:
-            self._reading = Reading(self._read(), "", time.time())
-        except Exception as error:  # an SDK's may be of any type; it is shown, and the next question may succeed
-            self._reading = self._reading._replace(problem=describe(error), at=time.time())
+        """Read once, after a reading that is in progress."""
+        with self._reads:
+            try:
+                self._reading = Reading(self._read(), "", time.time())
+            except Exception as error:  # an SDK's may be of any type; it is shown, and the next question may succeed
+                self._reading = self._reading._replace(problem=describe(error), at=time.time())
 
     def _watch(self) -> None:
         while True:

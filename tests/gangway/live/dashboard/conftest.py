@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gangway.components.core.findings import Finding
+from gangway.components.estimate.regions import Place
 from gangway.jobs.base import Engine, EngineAwayError, JobStatus, Room
 from gangway.jobs.sites import Site
 from gangway.live.dashboard.access import Access
@@ -59,7 +60,8 @@ def add_line(folder: Path, **line: object) -> None:
 class FakeEngine:
     """An engine with fixed jobs that remembers what it was asked to do."""
 
-    kind, where, region = "slurm", "fake", None
+    kind, where = "slurm", "fake"
+    region: Place | None = None
 
     def __init__(self, jobs: Sequence[JobStatus], *, log: str = "", problem: str = "") -> None:
         self._jobs, self._log, self._problem = list(jobs), log, problem

@@ -3,8 +3,12 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -112,6 +116,23 @@ def test_a_damaged_record_is_a_row_with_the_reason(runs: Path, content: str) -> 
     assert len(row.problem) < 300
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user: run it as root")
+def test_a_closed_folder_hides_no_other() -> None:
+    """One whose names can be read, but no file."""
+    program = (
+        "import os, sys; from pathlib import Path; from gangway.live.dashboard.index import RunIndex\n"
+        "os.seteuid(65534); index = RunIndex([Path(sys.argv[1])]); index.refresh()\n"
+        "print(sorted({row.status for row in index.rows}), len(index.rows))"
+    )
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        write_runs(Path(folder), 10)
+        (Path(folder) / "run-00000").chmod(0o744)
+        (Path(folder) / "run-00001").chmod(0o700)
+        done = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, check=True)
+    assert done.stdout == "['cannot be read', 'done', 'interrupted', 'running'] 9\n"
+
+
 def test_damaged_lines_are_skipped(runs: Path) -> None:
     with (runs / "run-00003" / "stats.jsonl").open("ab") as file:
         file.write(b'not json\n[1]\n{"time": "x", "images": {}}\n\xff\xfe\n{"half": ')
@@ -138,13 +159,14 @@ def test_the_last_lines_say_whether_it_runs(events: list[str | None], expected: 
 def test_rows_appear_while_the_first_pass_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_runs(tmp_path, 8)
     monkeypatch.setattr(index_module, "_PUBLISH_SEC", -1.0)
-    index, seen = RunIndex([tmp_path]), []
+    index, seen = RunIndex([tmp_path]), list[tuple[int, bool]]()
     real = index_module._updated
-    monkeypatch.setattr(
-        index_module,
-        "_updated",
-        lambda *args: (seen.append((len(index.rows), index.progress.is_complete)), real(*args))[1],
-    )
+
+    def watched(*args: Any) -> RunRow:
+        seen.append((len(index.rows), index.progress.is_complete))
+        return real(*args)
+
+    monkeypatch.setattr(index_module, "_updated", watched)
     index.refresh()
     assert seen[5] == (5, False)
     assert index.progress.is_complete

@@ -4,7 +4,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,7 +34,8 @@ sys.addaudithook(_audit)
 def files_opened() -> Iterator[list[str]]:
     """Files that are opened meanwhile, by any thread; not folders on the way to one."""
     global _opened
-    _opened = found = []
+    found = list[str]()
+    _opened = found
     try:
         yield found
     finally:
@@ -55,7 +56,7 @@ def test_ten_thousand_runs(tmp_path: Path, access: Access) -> None:
     print(f"next pass: {index.progress.sec:.2f} s, {len(opened)} files")
     client = Client(get_app(Board(index), access), cookie=f"{access.cookie}={access.session}")
     keys = [row.key for row in index.rows]
-    urls = {
+    urls: Mapping[str, Callable[[int], str]] = {
         "overview": lambda number: "/",
         "runs": lambda number: f"/runs?page={1 + number}",
         "runs, filtered": lambda number: (

@@ -13,6 +13,7 @@ import pytest
 from gangway.bench.journal import Journal, State
 from gangway.bench.suite import SuiteConfig, get_items
 from gangway.components.core.findings import InputError
+from gangway.jobs.systemd.state import JobState
 from gangway.live.dashboard import sources
 from gangway.live.dashboard.sources import Stack, Watched, describe, read_log_end
 from tests.gangway.live.dashboard.conftest import FakeEngine, Open
@@ -36,7 +37,12 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_value_is_read_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_IDLE_SEC", 0.05)
     counts: list[int] = []
-    watched = Watched(lambda: counts.append(1) or len(counts), 0.01)
+
+    def count() -> int:
+        counts.append(1)
+        return len(counts)
+
+    watched = Watched(count, 0.01)
     assert watched.peek().value is None
     assert counts == [], "nobody asked"
     until(lambda: (watched.get().value or 0) >= 3)
@@ -135,7 +141,7 @@ def test_a_stack_shows_the_lines_of_its_job(open_board: Open, monkeypatch: pytes
     breaker = SimpleNamespace(url="s3://runs", read_held=lambda: None)
     monkeypatch.setattr(sources, "stack_outputs", lambda stack, project: {})
     monkeypatch.setattr(sources, "get_breaker", lambda *asked: breaker)
-    monkeypatch.setattr(sources.JobState, "read", lambda store: state)
+    monkeypatch.setattr(JobState, "read", lambda store: state)
     stack = Stack.of("aws-demo", Path("stacks"))
     stack.view.refresh()
     text = open_board(stacks=[stack]).get("/").text
