@@ -171,8 +171,9 @@ def _show(request: Request, name: str, title: str, code: int = 200, **context: A
         "now": time.time(),
         **context,
     }
-    part = "live" if request.headers.get("hx-request") else "page"
-    content = _environment().get_template(f"{name}.{part}.html.j2").render(values).encode()
+    is_live = request.headers.get("hx-request")
+    names = [f"{name}.live.html.j2"] if is_live else [f"{name}.page.html.j2", "base.html.j2"]
+    content = _environment().select_template(names).render(values).encode()
     if len(content) > MOST_PAGE_BYTES:
         return _message(request, "Too large", f"This page would have {len(content):,} bytes.", "Narrow it down.", 500)
     return HTMLResponse(content, code)

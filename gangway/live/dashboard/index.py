@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
@@ -263,11 +263,11 @@ def _updated(old: RunRow | None, root: Path, name: str, files: frozenset[str]) -
     try:
         seen = [(root / name / each).lstat() for each in wanted]
     except PermissionError as error:
-        return _broken(plain, error.strerror)
+        return _broken(plain, str(error.strerror))
     stamp = tuple(value for each in seen for value in (each.st_mtime_ns, each.st_size, each.st_ino))
     if old is not None and old.stamp[: len(stamp)] == stamp:
         return old
-    plain = _changed(plain, at=max(each.st_mtime for each in seen), stamp=stamp)
+    plain = replace(plain, at=max(each.st_mtime for each in seen), stamp=stamp)
     if not all(stat.S_ISREG(each.st_mode) for each in seen):
         return _broken(plain, "a link or another special file, which is not followed")
     try:
@@ -280,13 +280,8 @@ def _updated(old: RunRow | None, root: Path, name: str, files: frozenset[str]) -
         return _broken(plain, getattr(error, "strerror", None) or str(error))
 
 
-def _changed(row: RunRow, **values: Any) -> RunRow:
-    fields = {name: getattr(row, name) for name in RunRow.__slots__}
-    return RunRow(**{**fields, **values})
-
-
 def _broken(row: RunRow, problem: str) -> RunRow:
-    return _changed(row, status="cannot be read", problem=clip(problem, 200))
+    return replace(row, status="cannot be read", problem=clip(problem, 200))
 
 
 def _read(row: RunRow, files: frozenset[str]) -> RunRow:
@@ -304,7 +299,7 @@ def below(row: RunRow, file: str) -> str:
 
 def _with_record(row: RunRow, record: _Record) -> RunRow:
     quality = [(one.name, one.trained.value) for one in record.quality]
-    return _changed(
+    return replace(
         row,
         id=clip(record.id),
         status=record.status,
@@ -329,7 +324,7 @@ def _with_head(row: RunRow, files: frozenset[str]) -> RunRow:
         config = _Config.model_validate_json(read_regular(row.root, below(row, CONFIG), _MOST_CONFIG_BYTES))
     first = parse_line(read_part(row.root, below(row, STATS), 0, _HEAD_BYTES).content.partition(b"\n")[0])
     context = first.get("context")
-    return _changed(
+    return replace(
         row,
         id=clip(first.get("run_id") or row.id),
         start=parse_number(first.get("time")) or row.at,
@@ -347,16 +342,16 @@ def _with_tail(row: RunRow, since: float) -> RunRow:
     if newest <= since:
         return row
     images = int(parse_number(lines[-1].get("images")) or 0)
-    row = _changed(row, status=get_status(lines), at=newest, images=images)
+    row = replace(row, status=get_status(lines), at=newest, images=images)
     last = next((line for line in reversed(lines) if "event" not in line), None)
     if last is None:
         return row
-    row = _changed(row, images_per_sec=parse_number(last.get("images_per_sec")))
+    row = replace(row, images_per_sec=parse_number(last.get("images_per_sec")))
     usd_per_hour, wall_sec = parse_number(last.get("usd_per_hour")), parse_number(last.get("wall_sec"))
     if last.get("session") != 0:  # the record has what earlier sessions used
         return row
     usd = None if usd_per_hour is None or wall_sec is None else usd_per_hour * wall_sec / 3600
-    return _changed(row, usd=usd, joules=parse_number(last.get("energy_joules")))
+    return replace(row, usd=usd, joules=parse_number(last.get("energy_joules")))
 
 
 def get_status(lines: Sequence[Mapping[str, Any]]) -> str:
