@@ -14,7 +14,7 @@ from typing import IO, Any
 from gangway.components.core.findings import InputError
 from gangway.components.core.visible import all_visible
 from gangway.components.core.whole_files import append_line, complete_lines, cut_half_line, lock
-from gangway.trainer.core.regular_files import open_file
+from gangway.trainer.core.regular_files import open_file, read_regular
 
 JOURNAL_FILE = "journal.jsonl"
 _utc_now = partial(datetime.now, UTC)
@@ -84,6 +84,13 @@ class Progress:
         """Whether it is finished: recorded or failed by itself, and nothing exists."""
         return not self.is_up and (self.recorded or (bool(self.reason) and not self.stopped))
 
+    @property
+    def outcome(self) -> str:
+        """recorded, stopped or failed; empty before that."""
+        if self.recorded:
+            return "recorded"
+        return "" if not self.reason else "stopped" if self.stopped else "failed"
+
     def after(self, line: Mapping[str, Any]) -> "Progress":
         """The progress after one more line."""
         facts = {**self.facts, **line.get("facts", {})}
@@ -137,11 +144,8 @@ class Journal:
         with _open_locked(path, "r+b") as file:
             journal = cls(path, file, now)
             content = file.read()
-            lines = _lines(path, content)
+            journal.header, journal.items = _replay(path, content)
             cut_half_line(file, content)
-            journal.header = lines[0]["header"]
-            for line in lines[1:]:
-                journal._take(line)
             yield journal
 
     def __getitem__(self, item: str) -> Progress:
@@ -178,6 +182,18 @@ class Journal:
         stamped = {"at": self._now().isoformat(timespec="milliseconds"), **line}
         append_line(self._file, stamped)
         return stamped
+
+
+def read_journal(run_dir: Path) -> tuple[dict[str, Any], dict[str, Progress]]:
+    """Header and items of a journal that another process may hold. InputError: damaged. OSError: unreadable, a link."""
+    return _replay(run_dir / JOURNAL_FILE, read_regular(run_dir, JOURNAL_FILE))
+
+
+def _replay(path: Path, content: bytes) -> tuple[dict[str, Any], dict[str, Progress]]:
+    lines, items = _lines(path, content), dict[str, Progress]()
+    for line in lines[1:]:
+        items[line["item"]] = items.get(line["item"], Progress()).after(line)
+    return lines[0]["header"], items
 
 
 @contextmanager

@@ -220,7 +220,7 @@ def _row(
         "seed": item.seed,
         "run_id": run_id,
         "record": f"{run_id}/run.json" if (run_dir / run_id / "run.json").exists() else None,
-        "status": _status(progress),
+        "status": progress.outcome or ("stopped" if progress.attempts else "planned"),
         "reason": progress.reason,
         "standing": progress.is_up,
         "left": list(progress.facts.get("left", [])),
@@ -228,14 +228,6 @@ def _row(
         "hours_up": round(hours, 4),
         "usd": usd.model_dump(mode="json"),
     }
-
-
-def _status(progress: Progress) -> str:
-    if progress.recorded:
-        return "recorded"
-    if progress.reason:
-        return "stopped" if progress.stopped else "failed"
-    return "stopped" if progress.attempts else "planned"
 
 
 def write_results(results: Mapping[str, Any], run_dir: Path) -> Path:

@@ -22,6 +22,7 @@ from gangway.cli.image import dockerfile, signature
 from gangway.cli.init import init
 from gangway.cli.jobs.commands import jobs as jobs_app
 from gangway.cli.jobs.stack import app as breaker_app
+from gangway.cli.live.dashboard import dashboard
 from gangway.cli.records import reproduce, sign
 from gangway.cli.report import report
 from gangway.components.core.findings import InputError
@@ -204,6 +205,7 @@ def _show_preset(name: str) -> NoReturn:
 
 
 app.command(rich_help_panel=_START)(init)
+app.command(rich_help_panel="Running stacks")(dashboard)
 command: Callable[..., None]
 for command in (quote, tco, simulate, forecast, when):
     app.command(rich_help_panel=_PRICES)(command)

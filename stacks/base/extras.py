@@ -15,6 +15,8 @@ _SHARED_EXTRAS: Mapping[str, str] = {
     "prometheus_client": "forecast",
     "moto": "demo",
     "pulumi_policy": "policy",
+    "starlette": "dashboard",
+    "uvicorn": "dashboard",
     "pulumi_kubernetes": "kubernetes",
     # In the extras of several clouds; the caller may name another one.
     "obstore": "aws",

@@ -61,6 +61,8 @@ def test_an_installed_wheel_needs_no_checkout(installed: Path, tmp_path: Path) -
     context = (tmp_path / "p" / image["context"]["location"]).resolve()
     assert context.name == "gangway"
     assert (context / "images" / "locks").is_dir()
+    for name in ("static/htmx.min.js", "static/dashboard.css", "templates/base.html.j2"):
+        assert (context / "live" / "dashboard" / name).is_file()
     assert "A10G" in _run([str(installed / "gangway"), "catalog", "list"], tmp_path)
     assert "aws-demo" in _run([str(installed / "gangway"), "plan", "aws-demo"], tmp_path)
     assert "dcgan-digits" in _run([str(installed / "python"), "-m", "gangway.trainer", "presets"], tmp_path)

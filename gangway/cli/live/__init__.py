@@ -1,0 +1,1 @@
+"""Commands about what is running now: one file each."""
