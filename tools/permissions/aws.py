@@ -138,12 +138,13 @@ class Reference:
             if level == "List" and not is_named:
                 return {}
             keys = row["condition_keys"]
-            noun = re.sub(r"(?<!^)(?=[A-Z])", "-", operation.removeprefix("Create")).lower()
+            noun = re.sub(r"(?=[A-Z])", "-", operation.removeprefix("Create")).lower()
+            is_made = not operation.startswith("Delete") and "aws:RequestTag/${TagKey}" in keys
             if resource not in known or is_named or no_condition:
                 found[resource] = "plain"
             elif operation == "TagResource":
                 found[resource] = "new or tagged"
-            elif ("aws:RequestTag/${TagKey}" in keys and not operation.startswith("Delete")) or (new_tags and noun.endswith(kind)):
+            elif is_made or (new_tags and operation.startswith("Create") and noun.endswith(f"-{kind}")):
                 found[resource] = "new"
             else:
                 # A resource that is deleted has no tags, and its deletion is waited for by reading it.

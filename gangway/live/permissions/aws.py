@@ -28,6 +28,7 @@ _LIMITS = {
     "tagged": f"resources tagged {TAG}={{stack}}",
 }
 _BY_NAME = "the stack's names"
+_BY_START = "names that start with the stack's, since there are many: other stacks' names may start with it too"
 _BY_KIND = "this kind of resource in the region: tags cannot limit this action"
 _ALL = "IAM limits this action to no resource"
 
@@ -96,7 +97,8 @@ class _Scopes:
                     is_named &= "{name}" in self._table.resources[resource].arns[0]
                     open_arns += arns
         if open_arns:
-            yield _Grant(tuple(sorted(set(open_arns))), _BY_NAME if is_named else _BY_KIND)
+            by_name = _BY_START if any(f"{self._stack}-*" in arn for arn in open_arns) else _BY_NAME
+            yield _Grant(tuple(sorted(set(open_arns))), by_name if is_named else _BY_KIND)
         if not rows or not (open_arns or any(mark != "plain" for mark in rows.values())):
             yield _Grant(("*",), _ALL)
 

@@ -1,13 +1,13 @@
 """From a plan's resources to the actions that its commands make: `collect`; and what every provider's adapter returns."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from gangway.components.catalog.permissions import Extra, Permissions, Verb
+from gangway.components.catalog.permissions import Extra, Permissions, Verb, load_permissions
 from gangway.components.core.findings import InputError
-from gangway.stacks.base.registry import providers_with_adapter
+from gangway.stacks.base.registry import get_provider, load_adapter, providers_with_adapter
 from gangway.stacks.base.rule import kind
 from gangway.stacks.plan.plan import Plan
 from gangway.stacks.recording import PlannedResource
@@ -105,17 +105,30 @@ class Adapter(Protocol):
         ...
 
 
-def check_provider(name: str, instead: str) -> None:
-    """InputError: the provider has no policies. `instead`: what is used there."""
+@dataclass(frozen=True)
+class Answer:
+    """What a stack's commands need, the documents that grant it, and what they cannot grant."""
+
+    needs: list[Need]
+    documents: list[Document]
+    notes: list[str]
+
+
+def make_needs(provider: str, plan: Callable[[], Plan], commands: Collection[Command]) -> Answer:
+    """InputError: the provider has no policies, or the stack cannot be planned. `plan` is called only with policies."""
     known = providers_with_adapter("permissions")
-    if name not in known:
+    if provider not in known:
         raise InputError(
             "gangway:provider",
-            f"has no policies to write: {instead}",
-            value=name,
+            f"has no policies: {get_provider(provider).instead_of_policies}",
+            value=provider,
             allowed=", ".join(known),
-            fix="leave this command out for such a stack",
+            fix="limit the caller's access there; this command is for the other providers",
         )
+    adapter: Adapter = load_adapter(provider, "permissions")  # type: ignore[assignment]  # a module with its functions
+    made = plan()
+    needs = adapter.needs(made, collect(made, load_permissions(provider), commands))
+    return Answer(needs, adapter.documents(made, needs), adapter.notes(made, needs))
 
 
 def collect(plan: Plan, table: Permissions, commands: Collection[Command]) -> list[Use]:

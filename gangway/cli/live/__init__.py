@@ -1,0 +1,1 @@
+"""Commands about what exists now, or may be created."""
