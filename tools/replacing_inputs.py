@@ -72,7 +72,7 @@ class GoPackages:
 
     def force_new(self, resource: str) -> set[str]:
         """The paths of a resource's inputs that force a new one. LookupError: the provider has no such resource."""
-        hits = git(
+        hits = run_git(
             self._repository, "grep", "-l", f'Name: *"{resource}",', "HEAD", "--", "google-beta/services"
         ).split()
         for hit in hits:

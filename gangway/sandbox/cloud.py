@@ -88,7 +88,7 @@ class MotoCloud:
         judges names of actions, and resources of S3 alone.
         """
         from moto import settings
-        from moto.core.responses import ActionAuthenticatorMixin
+        from moto.core.authorization import ActionAuthenticatorMixin
 
         everyone, unlimited = self._aws, settings.INITIAL_NO_AUTH_ACTION_COUNT
         user = {"UserName": "limited"}

@@ -1,5 +1,5 @@
-"""AWS: the requests of Terraform's provider, as its sources have them, checked against CloudFormation's handlers and the
-Service Authorization Reference.
+"""AWS: the requests in the sources of Terraform's provider, checked against CloudFormation's handlers and the Service
+Authorization Reference.
 """
 
 import json
@@ -121,8 +121,8 @@ class Reference:
         return "aws:ResourceTag/${TagKey}" in keys
 
     def resources(self, name: str, known: Mapping[str, Mapping[str, str]], no_condition: bool) -> dict[str, str]:
-        """By resource that the action is about, whether a condition limits it: `new` by the request's tags, `tagged` by
-        its own, `plain` by nothing but ARNs. Empty: the action is about everything. `known`: resources with their types.
+        """By resource that the action is about, what limits it: the tags of the request (`new`) or its own (`tagged`),
+        or ARNs alone (`plain`). Empty: the action is about everything. `known`: resources with their types.
         """
         service, operation = name.split(":")
         action = self.action(name)

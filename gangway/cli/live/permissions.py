@@ -38,9 +38,8 @@ def permissions(
         raise InputError("--explain", "cannot be combined with --json", allowed="one of them", fix="remove one")
     if out is not None and (as_table or as_json):
         flag = "--explain" if as_table else "--json"
-        raise InputError(
-            "--out", f"writes the policy, which {flag} does not print", value=str(out), fix=f"remove {flag}"
-        )
+        problem = f"writes the policy, which {flag} does not print"
+        raise InputError("--out", problem, value=str(out), allowed="the policy alone", fix=f"remove {flag}")
     words = [str(command) for command in Command]
     chosen = [Command(choose("--for", "no such command", word, words)) for word in commands or DEFAULT]
     config = load_stack(stack)

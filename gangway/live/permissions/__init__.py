@@ -1,1 +1,1 @@
-"""The least privileges that a stack's commands need, with a reason for each. One adapter per provider makes the document."""
+"""The least privileges that a stack's commands need, with reasons. One adapter per provider makes the documents."""

@@ -11,7 +11,7 @@ from gangway.stacks.providers.gcp.settings import GcpConfig
 # Of the billing account and of the organisation: a role of a project cannot contain them.
 _ELSEWHERE = {
     "billing.": "on the billing account, for the budget: roles/billing.costsManager has",
-    "accesscontextmanager.": "on the organisation, for the service perimeter: roles/accesscontextmanager.policyEditor has",
+    "accesscontextmanager.": "on the organisation, for the perimeter: roles/accesscontextmanager.policyEditor has",
 }
 _LIMIT = "a custom role applies to its whole project, and conditions know few types: one project per stack is narrower"
 

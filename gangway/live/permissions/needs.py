@@ -1,4 +1,4 @@
-"""From a plan's resources to the actions that its commands make: `collect`; and what every provider's adapter returns."""
+"""From a plan's resources to the actions that commands make, and what every provider's adapter returns."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,7 +125,7 @@ def make_needs(provider: str, plan: Callable[[], Plan], commands: Collection[Com
             allowed=", ".join(known),
             fix="limit the caller's access there; this command is for the other providers",
         )
-    adapter: Adapter = load_adapter(provider, "permissions")  # type: ignore[assignment]  # a module with its functions
+    adapter: Adapter = load_adapter(provider, "permissions")
     made = plan()
     needs = adapter.needs(made, collect(made, load_permissions(provider), commands))
     return Answer(needs, adapter.documents(made, needs), [*adapter.notes(made, needs), *_common_notes(made, commands)])
