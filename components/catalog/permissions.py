@@ -17,7 +17,7 @@ Verb: TypeAlias = Literal["create", "read", "update", "delete"]
 
 class Extra(Frozen):
     """An action that a request depends on, or that a command makes. `to`: services that get the role; `resource`: what
-    it is about, if the action alone does not tell; `needs`: a setting of the stack without which it is not made.
+    it is about, if the action alone does not tell; `needs`: `encryption`, or an input, without which it is not made.
     """
 
     action: str
@@ -25,7 +25,7 @@ class Extra(Frozen):
     verb: Verb = "create"
     to: tuple[str, ...] = ()
     resource: str = ""
-    needs: Literal["", "encryption"] = ""
+    needs: Literal["", "encryption", "forceDestroy"] = ""
 
 
 class TypePermissions(Frozen):

@@ -170,8 +170,14 @@ def _type_uses(
         for action in entry.actions(verb):
             yield Use(action, verb, type_, found)
         for extra in entry.added:
-            if extra.verb == verb and (has_key or not extra.needs):
+            if extra.verb == verb and _applies(extra, found, has_key):
                 yield Use(extra.action, verb, type_, found, extra)
+
+
+def _applies(extra: Extra, resources: Sequence[PlannedResource], has_key: bool) -> bool:
+    if extra.needs in ("", "encryption"):
+        return has_key or not extra.needs
+    return any(one.inputs.get(extra.needs) for one in resources)
 
 
 def unknown_types(plan: Plan, table: Permissions, package: str) -> list[str]:
