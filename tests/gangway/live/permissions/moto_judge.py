@@ -1,11 +1,14 @@
 """Moto as the judge of policies: what it is given, and what it sees."""
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from botocore.exceptions import ClientError
 from moto.iam import access_control
+from moto.iam.access_control import PermissionResult
 
 from gangway.live.permissions.needs import Document
 from gangway.sandbox.cloud import MotoCloud
@@ -28,9 +31,9 @@ SANDBOX_READS = ("autoscaling:DescribeLifecycleHooks", "ec2:DescribeInstances", 
 
 @dataclass
 class Watch:
-    """The actions that moto judges, and those that it refuses."""
+    """The actions that moto judges, with the resource of the first request, and those that it refuses."""
 
-    seen: set[str] = field(default_factory=set)
+    seen: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
 
 
@@ -50,7 +53,12 @@ class Partial(PlaceholderCloud):
         return id_, outputs
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        return self._cloud.ask(function, args)
+        try:
+            return self._cloud.ask(function, args)
+        except ClientError:
+            if not self._watch.refused:
+                raise
+            return super().ask(function, args)
 
 
 def simplified(documents: Sequence[Document], without: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -78,6 +86,12 @@ def moto_names(action: str) -> list[str]:
     return [action]
 
 
+def permits(policies: Sequence[Mapping[str, Any]], action: str, resource: str) -> bool:
+    """Whether moto permits a request, by its own judge."""
+    judges = [access_control.IAMPolicy(json.dumps(policy)) for policy in policies if policy["Statement"]]
+    return any(judge.is_action_permitted(action, resource) is PermissionResult.PERMITTED for judge in judges)
+
+
 @contextmanager
 def watched() -> Iterator[Watch]:
     """Moto's verdicts in the block. Its own check of signatures fails for paths with escaped words."""
@@ -86,7 +100,7 @@ def watched() -> Iterator[Watch]:
     signature: Callable[..., None] = access_control.IAMRequestBase.check_signature
 
     def watch(request: Any, resource: str) -> None:
-        found.seen.add(request._action)
+        found.seen.setdefault(request._action, resource)
         try:
             check(request, resource)
         except Exception:
