@@ -136,11 +136,11 @@ def _common_notes(plan: Plan, commands: Collection[Command]) -> list[str]:
         return []
     charts = ["in the cluster, charts and manifests need the role cluster-admin"]
     has_charts = any(one.type.startswith("kubernetes:") for one in plan.resources)
-    return ["the backend with Pulumi's state needs permissions of its own", *(charts if has_charts else [])]
+    return ["the backend with Pulumi's state needs separate permissions", *(charts if has_charts else [])]
 
 
 def collect(plan: Plan, table: Permissions, commands: Collection[Command]) -> list[Use]:
-    """Every action that `commands` make for the plan's resources. A type without an entry is our own bug."""
+    """Every action that `commands` make for the plan's resources."""
     by_type: dict[str, list[PlannedResource]] = {}
     for resource in plan.resources:
         by_type.setdefault(kind(resource.type), []).append(resource)
@@ -178,9 +178,3 @@ def _applies(extra: Extra, resources: Sequence[PlannedResource], has_key: bool) 
     if extra.needs in ("", "encryption"):
         return has_key or not extra.needs
     return any(one.inputs.get(extra.needs) for one in resources)
-
-
-def unknown_types(plan: Plan, table: Permissions, package: str) -> list[str]:
-    """The types of the provider's package that the table lacks."""
-    types = {kind(one.type) for one in plan.resources if one.custom}
-    return sorted(each for each in types - table.types.keys() if each.startswith(f"{package}:"))

@@ -1,4 +1,4 @@
-"""What custom roles of Google Cloud and Azure share: actions without limits of their own, on one scope."""
+"""What custom roles of Google Cloud and Azure share: actions on one scope, without further limits."""
 
 from collections.abc import Sequence
 

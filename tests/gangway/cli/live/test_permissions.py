@@ -41,7 +41,7 @@ def test_several_policies_are_a_list_and_files_with_numbers(tmp_path: Path) -> N
     written = [json.loads((tmp_path / f"policy-{number}.json").read_text()) for number in range(1, len(policies) + 1)]
     assert written == policies
     assert f"aws iam create-policy --policy-name aws-g5-dev-1 --policy-document file://{tmp_path}/policy-1.json" in said
-    assert refusal(STACK, "--out", str(tmp_path / "policy.json")).location == "--out"
+    assert refusal(STACK, "--out", str(tmp_path / "policy.json")).place == "--out"
     run(STACK, "--out", str(tmp_path / "policy.json"), "--overwrite")
     assert len(list(tmp_path.iterdir())) == len(policies)
 
@@ -72,14 +72,14 @@ def test_each_action_is_explained_with_limits_and_reasons() -> None:
 )
 def test_bad_input_names_place_allowed_values_and_the_fix(words: tuple[str, ...], place: str, allowed: str) -> None:
     error = refusal(*words)
-    assert error.location.startswith(place)
+    assert error.place.startswith(place)
     assert allowed in str(error.allowed)
     assert error.fix
 
 
 def test_providers_without_policies_are_refused() -> None:
     error = refusal(STACK.replace("aws-g5-dev", "hosts-lab"))
-    assert (error.location, error.value, error.allowed) == ("gangway:provider", "hosts", "aws, gcp, azure")
+    assert (error.place, error.value, error.allowed) == ("gangway:provider", "hosts", "aws, gcp, azure")
     assert "SSH" in error.problem
 
 

@@ -26,7 +26,7 @@ RENAMED = {
     ),
 }
 # What the sandbox alone reads: the provider does not.
-SANDBOX_READS = ("autoscaling:DescribeLifecycleHooks", "ec2:DescribeInstances", "s3:GetBucketLocation")
+SANDBOX_READS = frozenset({"autoscaling:DescribeLifecycleHooks", "ec2:DescribeInstances", "s3:GetBucketLocation"})
 
 
 @dataclass
@@ -67,7 +67,8 @@ def simplified(documents: Sequence[Document], without: Collection[str] = ()) -> 
     for document in documents:
         statements = [_simplified(each, without) for each in document.content["Statement"]]
         found.append({"Version": "2012-10-17", "Statement": [each for each in statements if each["Action"]]})
-    own = {"Effect": "Allow", "Action": [*SANDBOX_READS], "Resource": "*"}
+    needed = {action for document in documents for each in document.content["Statement"] for action in each["Action"]}
+    own = {"Effect": "Allow", "Action": sorted(SANDBOX_READS - needed), "Resource": "*"}
     return [*found, {"Version": "2012-10-17", "Statement": [own]}]
 
 

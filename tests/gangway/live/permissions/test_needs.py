@@ -8,7 +8,7 @@ import pytest
 
 from gangway.components.catalog.permissions import load_permissions
 from gangway.components.core.findings import InputError
-from gangway.live.permissions.needs import DEFAULT, Command, collect, make_needs, unknown_types
+from gangway.live.permissions.needs import DEFAULT, Command, collect, make_needs
 from gangway.stacks.base.registry import all_providers, get_provider, providers_with_adapter
 from gangway.stacks.base.rule import kind
 from gangway.stacks.loading.loader import from_file
@@ -113,10 +113,3 @@ def test_reasons_name_resources_or_commands(shipped_plan: Shipped) -> None:
     assert reasons["servicequotas:GetServiceQuota"] == "gangway preflight: the quota of the accelerators' vCPUs"
     alarms = next(use for use in uses if use.type.endswith("MetricAlarm"))
     assert alarms.reason.endswith(f" and {len(alarms.resources) - 2} more")
-
-
-def test_a_type_that_the_table_lacks_is_listed(shipped_plan: Shipped) -> None:
-    plan, table = shipped_plan("aws-demo"), load_permissions("aws")
-    assert unknown_types(plan, table, "aws") == []
-    less = table.model_copy(update={"types": {}})
-    assert "aws:ec2:Vpc" in unknown_types(plan, less, "aws")
