@@ -48,7 +48,8 @@ def test_requests_are_found_through_functions_and_methods(tmp_path: Path) -> Non
         "create_index": "method.thing.Create.goindex",
     }
     (tmp_path / "index/resources/aws_thing.json").write_text(json.dumps(entry))
-    create = "conn := r.Meta().EC2Client(ctx)\n iamconn := r.Meta().IAMClient(ctx)\n conn.CreateThing(ctx, &in)\n r.wait(ctx, conn)\n"
+    clients = "conn := r.Meta().EC2Client(ctx)\n iamconn := r.Meta().IAMClient(ctx)\n"
+    create = f"{clients} conn.CreateThing(ctx, &in)\n r.wait(ctx, conn)\n"
     (service / "method.thing.Create.goindex").write_text(f"{head}{create}iamconn.GetRole(ctx)\n")
     (service / "method.thing.wait.goindex").write_text(f"{head}func x(conn *ec2.Client) {{ findThings(ctx, conn) }}\n")
     (service / "func.findThings.goindex").write_text(f"{head}pages := ec2.NewDescribeThingsPaginator(conn, in)\n")
