@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from botocore.exceptions import ClientError
 from moto.iam import access_control
@@ -96,9 +97,8 @@ def permits(policies: Sequence[Mapping[str, Any]], action: str, resource: str) -
 @contextmanager
 def watched() -> Iterator[Watch]:
     """Moto's verdicts in the block. Its own check of signatures fails for paths with escaped words."""
-    found = Watch()
-    check: Callable[..., None] = access_control.IAMRequestBase.check_action_permitted
-    signature: Callable[..., None] = access_control.IAMRequestBase.check_signature
+    found, judge = Watch(), access_control.IAMRequestBase
+    check: Callable[..., None] = judge.check_action_permitted
 
     def watch(request: Any, resource: str) -> None:
         found.seen.setdefault(request._action, resource)
@@ -108,13 +108,9 @@ def watched() -> Iterator[Watch]:
             found.refused.append(request._action)
             raise
 
-    access_control.IAMRequestBase.check_action_permitted = watch  # type: ignore[method-assign]
-    access_control.IAMRequestBase.check_signature = lambda _request: None  # type: ignore[method-assign]
-    try:
+    unsigned = patch.object(judge, "check_signature", lambda _request: None)
+    with patch.object(judge, "check_action_permitted", watch), unsigned:
         yield found
-    finally:
-        access_control.IAMRequestBase.check_action_permitted = check  # type: ignore[method-assign]
-        access_control.IAMRequestBase.check_signature = signature  # type: ignore[method-assign]
 
 
 def apply(
