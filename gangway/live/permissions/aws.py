@@ -30,6 +30,7 @@ _LIMITS = {
 _BY_NAME = "the stack's names"
 _BY_START = "names that start with the stack's, since there are many: other stacks' names may start with it too"
 _BY_KIND = "this kind of resource in the region: tags cannot limit this action"
+_ANY = "a plan cannot tell which resource that is"
 _ALL = "IAM limits this action to no resource"
 
 
@@ -59,8 +60,9 @@ class _Scopes:
         if extra is not None and extra.to:
             yield from self._roles(use.action, extra.to)
         elif extra is not None and extra.resource:
-            arns = tuple(extra.resource.format(**self._places, source=name) for name in self._sources(use))
-            yield _Grant(arns, "this resource")
+            sources = self._sources(use) if "{source}" in extra.resource else [""]
+            arns = tuple(extra.resource.format(**self._places, source=name) for name in sources)
+            yield _Grant(arns, _ANY if arns == ("*",) else "this resource")
         else:
             yield from self._by_resource(use.action)
 
@@ -75,7 +77,7 @@ class _Scopes:
             yield _Grant((arn,), f"the role of {service}", key)
 
     def _sources(self, use: Use) -> list[str]:
-        """Names of the buckets in `dataRepositoryPath`; one empty name for other resources."""
+        """Names of the buckets in `dataRepositoryPath`."""
         paths = [str(resource.inputs.get("dataRepositoryPath", "")) for resource in use.resources]
         names = {path.removeprefix("s3://").partition("/")[0] for path in paths}
         own = self._names("s3:bucket")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gangway.live.permissions import aws
-from gangway.live.permissions.needs import DEFAULT, Answer, Need, make_needs
+from gangway.live.permissions.needs import DEFAULT, Answer, Command, Need, make_needs
 from gangway.stacks.plan.plan import Plan
 
 Shipped = Callable[[str], Plan]
@@ -53,6 +53,15 @@ def test_only_reading_and_explained_actions_are_about_everything(shipped_plan: S
         "sns:SetSubscriptionAttributes",
         "sns:Unsubscribe",
     }
+
+
+@pytest.mark.parametrize("command", list(Command))
+def test_every_action_has_a_resource(shipped_plan: Shipped, command: Command) -> None:
+    for name in STACKS:
+        plan = shipped_plan(name)
+        found = make_needs("aws", lambda plan=plan: plan, (command,))
+        assert [need.action for need in found.needs if not need.scope] == []
+        assert all("{" not in arn and "$" not in arn for need in found.needs for arn in need.scope)
 
 
 def scopes(plan: Plan, action: str) -> list[tuple[tuple[str, ...], Mapping[str, Any]]]:
