@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,8 +59,7 @@ def test_only_reading_and_explained_actions_are_about_everything(shipped_plan: S
 @pytest.mark.parametrize("command", list(Command))
 def test_every_action_has_a_resource(shipped_plan: Shipped, command: Command) -> None:
     for name in STACKS:
-        plan = shipped_plan(name)
-        found = make_needs("aws", lambda plan=plan: plan, (command,))
+        found = make_needs("aws", partial(shipped_plan, name), (command,))
         assert [need.action for need in found.needs if not need.scope] == []
         assert all("{" not in arn and "$" not in arn for need in found.needs for arn in need.scope)
 
