@@ -27,6 +27,7 @@ from pulumi._types import input_type_py_to_pulumi_names
 
 from gangway.components.catalog.replaces import FOLDER
 from gangway.stacks.base.registry import get_provider
+from tools.snapshots import revision, run_git, show
 
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|`[^`]*`|[A-Za-z_][\w.]*|[{}()\[\]:,&*=]|\S', re.S)
 _RETURNS = re.compile(
@@ -61,17 +62,17 @@ class GoPackages:
     def _bodies(self, folder: str) -> dict[str, list[str]]:
         """Name -> tokens of each function and variable of a folder that holds a schema."""
         found = {}
-        for path in _git(self._repository, "ls-tree", "--name-only", "HEAD", f"{folder}/").split():
+        for path in run_git(self._repository, "ls-tree", "--name-only", "HEAD", f"{folder}/").split():
             if not path.endswith(".go") or path.endswith("_test.go"):
                 continue
-            source = _git(self._repository, "show", f"HEAD:{path}")
+            source = run_git(self._repository, "show", f"HEAD:{path}")
             for match in _RETURNS.finditer(source):
                 found[match[1] or match[2]] = _block(source[match.end() - 1 :])
         return found
 
     def force_new(self, resource: str) -> set[str]:
         """The paths of a resource's inputs that force a new one. LookupError: the provider has no such resource."""
-        hits = _git(
+        hits = run_git(
             self._repository, "grep", "-l", f'Name: *"{resource}",', "HEAD", "--", "google-beta/services"
         ).split()
         for hit in hits:
@@ -79,7 +80,7 @@ class GoPackages:
             block = re.search(
                 rf'Name: *"{resource}",\s*ProductName: [^\n]*\n'
                 r"\s*Type: *registry\.SchemaType(?:IAM)?Resource,\s*Schema: *(.*?),\n",
-                _git(self._repository, "show", hit),
+                run_git(self._repository, "show", hit),
                 re.S,
             )
             if block:
@@ -98,7 +99,7 @@ class GoIndex:
     def force_new(self, resource: str) -> set[str]:
         """The paths of a resource's inputs that force a new one. LookupError: the provider has no such resource."""
         try:
-            entry = json.loads(_show(self._repository, f"index/resources/{resource}.json"))
+            entry = json.loads(show(self._repository, f"index/resources/{resource}.json"))
         except subprocess.CalledProcessError:
             raise LookupError(resource) from None
         folder = f"index/{entry['namespace'].partition('/terraform-provider-aws/')[2]}"
@@ -119,14 +120,14 @@ class GoIndex:
     @cache  # noqa: B019 - one instance for the whole run
     def _folder(self, folder: str) -> Mapping[str, str]:
         """Name of a function, variable or method `type.method` -> path."""
-        paths = _git(self._repository, "ls-tree", "--name-only", "HEAD", f"{folder}/").split()
+        paths = run_git(self._repository, "ls-tree", "--name-only", "HEAD", f"{folder}/").split()
         names = (re.fullmatch(r".*/(?:func|var|method)\.(.+)\.goindex", path) for path in paths)
         return {name[1]: name[0] for name in names if name}
 
     @cache  # noqa: B019
     def schema(self, path: str) -> list[str]:
         """The tokens of a function or variable that is or makes a schema; empty of any other."""
-        source = _show(self._repository, path)
+        source = show(self._repository, path)
         match = _SCHEMA.search(source)
         return _block(source[match.end() - 1 :]) if match else []
 
@@ -391,7 +392,7 @@ def _terraform_name(kind: str) -> str:
 
 def openstack(git: Path) -> Mapping[str, list[str]]:
     """From pulumi-openstack's schema."""
-    schema = json.loads(_show(git, "provider/cmd/pulumi-resource-openstack/schema.json"))
+    schema = json.loads(show(git, "provider/cmd/pulumi-resource-openstack/schema.json"))
     by_kind = {re.sub(r"/[^:]*", "", token): spec for token, spec in schema["resources"].items()}
     return {
         kind: outermost(_will_replace(schema, by_kind[kind]["inputProperties"], "")) for kind in declared("openstack")
@@ -430,7 +431,7 @@ def _azure_schema(git: Path, kind: str) -> Iterator[str]:
     """Inputs with `willReplaceOnChanges`; not those of blocks that the API calls immutable."""
     _, module, name = kind.split(":")
     try:
-        text = _show(git, f"{_AZURE_MODULES.get(module, module)}/resources/{name}.yaml")
+        text = show(git, f"{_AZURE_MODULES.get(module, module)}/resources/{name}.yaml")
     except subprocess.CalledProcessError:
         print(f"{kind}: not in the schema; the URL, the list and the documentation alone", file=sys.stderr)
         return
@@ -443,19 +444,6 @@ def outermost(paths: typing.Iterable[str]) -> list[str]:
     """Without what lies below another path; `#` behind a path means the presence and number of blocks alone."""
     every = sorted(set(paths))
     return [one for one in every if not any(one.startswith(f"{other}.") for other in every)]
-
-
-def _git(folder: Path, *words: str) -> str:
-    command = ["git", f"--git-dir={folder}", *words]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
-
-
-def _show(folder: Path, path: str) -> str:
-    return _git(folder, "show", f"HEAD:{path}")
-
-
-def _revision(folder: Path) -> str:
-    return _git(folder, "log", "-1", "--format=%H of %cs").strip()
 
 
 def write(name: str, sources: list[str], table: Mapping[str, list[str]]) -> None:
@@ -474,14 +462,14 @@ def main() -> None:
     for name in ("aws", "google", "openstack", "azure"):
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="GIT_DIR")
     args = parser.parse_args()
-    index = f"terraform-provider-aws as lonegunmanb/terraform-provider-aws-index has it, {_revision(args.aws)}"
+    index = f"terraform-provider-aws as lonegunmanb/terraform-provider-aws-index has it, {revision(args.aws)}"
     write("aws", [f"ForceNew and RequiresReplace in {index}"], aws(args.aws))
-    write("gcp", [f"ForceNew in terraform-provider-google-beta, {_revision(args.google)}"], google(args.google))
-    source = f"willReplaceOnChanges in pulumi-openstack's schema.json, {_revision(args.openstack)}"
+    write("gcp", [f"ForceNew in terraform-provider-google-beta, {revision(args.google)}"], google(args.google))
+    source = f"willReplaceOnChanges in pulumi-openstack's schema.json, {revision(args.openstack)}"
     write("openstack", [source], openstack(args.openstack))
     sources = [
         "the parameters in the URLs of Azure's REST API",
-        f"willReplaceOnChanges in danielrbradley/pulumi-azure-native-schema, {_revision(args.azure)}",
+        f"willReplaceOnChanges in danielrbradley/pulumi-azure-native-schema, {revision(args.azure)}",
         f"forceNewMap in pulumi-azure-native's provider/pkg/gen/replacement.go, {_AZURE_LIST_COMMIT}",
         f"documentation of pulumi-azure-native {version('pulumi-azure-native')}",
     ]

@@ -23,6 +23,7 @@ from gangway.cli.init import init
 from gangway.cli.jobs.commands import jobs as jobs_app
 from gangway.cli.jobs.stack import app as breaker_app
 from gangway.cli.live.dashboard import dashboard
+from gangway.cli.live.permissions import permissions
 from gangway.cli.records import reproduce, sign
 from gangway.cli.report import report
 from gangway.components.core.findings import InputError
@@ -48,7 +49,8 @@ class PlanFormat(StrEnum):
     INFRACOST = "infracost"
 
 
-_START, _PRICES, _RUNS, _BILLS = "Get started", "Prices and forecasts", "Runs and jobs", "Bills and leftover resources"
+_START, _LIVE, _PRICES = "Get started", "Running stacks", "Prices and forecasts"
+_RUNS, _BILLS = "Runs and jobs", "Bills and leftover resources"
 """Sections of `gangway --help`, in the order in which people need them."""
 
 app = typer.Typer(
@@ -144,8 +146,8 @@ def plan(
     path = find_stack_file(stacks[0], stacks_dir())
     config = from_file(path)
     # Read before planning, which is slow, to report a bad file at once.
-    rows = _live_resources(config) if against == _LIVE else None
-    previous = None if against in (None, _LIVE) else read_plan(Path(against), config.stack)
+    rows = _live_resources(config) if against == _AGAINST_LIVE else None
+    previous = None if against in (None, _AGAINST_LIVE) else read_plan(Path(against), config.stack)
     try:
         result = make_plan(config)
     except InputError as mistake:
@@ -165,7 +167,7 @@ def plan(
     raise typer.Exit(EXIT_FINDINGS if result.has_errors else 0)
 
 
-_LIVE = "live"
+_AGAINST_LIVE = "live"
 
 
 def _live_resources(config: "StackConfig") -> list[Mapping[str, Any]]:
@@ -205,8 +207,9 @@ def _show_preset(name: str) -> NoReturn:
 
 
 app.command(rich_help_panel=_START)(init)
-app.command(rich_help_panel="Running stacks")(dashboard)
 command: Callable[..., None]
+for command in (permissions, dashboard):
+    app.command(rich_help_panel=_LIVE)(command)
 for command in (quote, tco, simulate, forecast, when):
     app.command(rich_help_panel=_PRICES)(command)
 app.add_typer(catalog_app, name="catalog", rich_help_panel=_PRICES)

@@ -126,11 +126,13 @@ class Aws:
     invalid request and ClientError for one that moto refuses.
     """
 
-    def __init__(self, region: str) -> None:
+    def __init__(self, region: str, key: tuple[str, str] | None = None) -> None:
+        """`key`: an access key with its secret; those of the environment if omitted."""
         import boto3
 
         self.region = region
-        self._session = boto3.Session(region_name=region)
+        id_, secret = key or (None, None)
+        self._session = boto3.Session(id_, secret, region_name=region)
         self._clients: dict[str, Any] = {}
         self._calls: list[str] = []
         self.account: str = self.read("sts", "GetCallerIdentity", {})["Account"]

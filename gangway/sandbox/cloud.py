@@ -1,10 +1,11 @@
 """MotoCloud: an in-process AWS for the offline plan. Resources become boto3 requests, rows come from describe calls."""
 
 import base64
+import json
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import Any, Self
@@ -80,6 +81,28 @@ class MotoCloud:
             self._aws = Aws(self._region)
             self._stack = stack.pop_all()
         return self
+
+    @contextmanager
+    def as_user(self, policies: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+        """Makes the requests of the block as a user who has only these policies. Moto refuses all other actions; it
+        judges names of actions, and resources of S3 alone.
+        """
+        from moto import settings
+        from moto.core.authorization import ActionAuthenticatorMixin
+
+        everyone, unlimited = self._aws, settings.INITIAL_NO_AUTH_ACTION_COUNT
+        user = {"UserName": "limited"}
+        everyone.call("iam", "CreateUser", user)
+        for number, policy in enumerate(policies):
+            document = {"PolicyName": f"policy-{number}", "PolicyDocument": json.dumps(policy)}
+            everyone.call("iam", "PutUserPolicy", {**user, **document})
+        key = everyone.call("iam", "CreateAccessKey", user)["AccessKey"]
+        settings.INITIAL_NO_AUTH_ACTION_COUNT, ActionAuthenticatorMixin.request_count = 0, 0
+        self._aws = Aws(self._region, (key["AccessKeyId"], key["SecretAccessKey"]))
+        try:
+            yield
+        finally:
+            settings.INITIAL_NO_AUTH_ACTION_COUNT, self._aws = unlimited, everyone
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()

@@ -159,7 +159,8 @@ class Provider:
     Attributes:
         name: name of `gangway:provider` and of the extra.
         sdk: Pulumi's package for it, as pip knows it.
-        adapters: modules of other packages for it, by purpose: `audit`, `prices`, `scaling`.
+        adapters: modules of other packages for it, by purpose: `audit`, `permissions`, `prices`, `scaling`.
+        instead_of_policies: what limits the caller without an adapter for `permissions`.
         home_region: the region whose list prices an overview shows.
         has_regional_buckets: whether the address of a run bucket contains its region.
         has_spot_notice: whether spot nodes get a notice before they are reclaimed.
@@ -183,6 +184,7 @@ class Provider:
     settings: ProviderSettings
     start: Start | None = None
     adapters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    instead_of_policies: str = ""
     home_region: str = ""
     has_regional_buckets: bool = False
     has_spot_notice: bool = True

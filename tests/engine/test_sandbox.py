@@ -11,7 +11,7 @@ from gangway.components.core.findings import InputError
 from gangway.sandbox.cloud import MotoCloud
 from gangway.sandbox.rows import SandboxRow
 from gangway.stacks.loading.loader import from_file
-from gangway.stacks.plan.plan import run_program
+from gangway.stacks.plan.plan import make_plan, run_program
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
@@ -56,3 +56,19 @@ def test_what_the_program_refuses_is_one_error(command: Any, demo_file: Path) ->
 
     with pytest.raises(InputError, match="the cloud is away"):
         up(command, from_file(demo_file), Broken(), lambda made: None)
+
+
+def test_the_engine_applies_a_stack_with_the_printed_policies_alone(command: Any, demo_file: Path) -> None:
+    from gangway.live.permissions.needs import DEFAULT, make_needs
+    from gangway.sandbox.engine import up
+    from tests.gangway.live.permissions.moto_judge import Partial, simplified, watched
+
+    config = from_file(demo_file)
+    documents = make_needs("aws", lambda: make_plan(config), DEFAULT).documents
+    with MotoCloud(config.region) as cloud, watched() as watch, cloud.as_user(simplified(documents)):
+        changes = up(command, config, Partial(cloud, watch), lambda made: None)
+        statuses = {str(row.status) for row in cloud.read_back()}
+    assert watch.refused == []
+    assert len(watch.seen) > 60
+    assert set(changes) == {"create"}
+    assert statuses <= {"read back equal", "accepted", "validated only"}

@@ -87,6 +87,7 @@ PROVIDER = Provider(
         job={},  # existing machines are not terminated
     ),
     loads_by_name=False,
+    instead_of_policies="`up` logs in by SSH as root or with sudo, and the hosts' accounts limit it",
     settings=SETTINGS,
     mistakes=_mistakes,
     own_data=_data,

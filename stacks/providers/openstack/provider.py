@@ -73,6 +73,8 @@ PROVIDER = Provider(
         },
         shared={"storage": {"kind": "manila", "capacity_gib": 4096}, "head": {"machine_type": "m1.medium"}},
     ),
+    instead_of_policies="Keystone's roles of the project limit the caller (on most clouds `member`), "
+    "or access rules of an application credential",
     settings=SETTINGS,
     mistakes=_check_url_key,
     retention=RETENTION,
