@@ -22,6 +22,7 @@ from gangway.cli.image import dockerfile, signature
 from gangway.cli.init import init
 from gangway.cli.jobs.commands import jobs as jobs_app
 from gangway.cli.jobs.stack import app as breaker_app
+from gangway.cli.live.status import status
 from gangway.cli.records import reproduce, sign
 from gangway.cli.report import report
 from gangway.components.core.findings import InputError
@@ -44,7 +45,8 @@ class PlanFormat(StrEnum):
     INFRACOST = "infracost"
 
 
-_START, _PRICES, _RUNS, _BILLS = "Get started", "Prices and forecasts", "Runs and jobs", "Bills and leftover resources"
+_START, _LIVE, _PRICES = "Get started", "Running stacks", "Prices and forecasts"
+_RUNS, _BILLS = "Runs and jobs", "Bills and leftover resources"
 """Sections of `gangway --help`, in the order in which people need them."""
 
 app = typer.Typer(
@@ -181,6 +183,7 @@ def _show_preset(name: str) -> NoReturn:
 
 app.command(rich_help_panel=_START)(init)
 command: Callable[..., None]
+app.command(rich_help_panel=_LIVE)(status)
 for command in (quote, tco, simulate, forecast, when):
     app.command(rich_help_panel=_PRICES)(command)
 app.add_typer(catalog_app, name="catalog", rich_help_panel=_PRICES)

@@ -87,7 +87,7 @@ class SwiftFolder:
         """See `_Files`. Also raises OSError."""
         from openstack.exceptions import raise_from_response
 
-        with _sdk_errors_as_oserror():
+        with sdk_errors_as_oserror():
             path = quote(f"/{self._container}/{self._folder}{name}", safe="/")
             with self._store.get(path, stream=True, timeout=_TIMEOUT_SEC) as answer:
                 if answer.status_code == 404:
@@ -98,23 +98,29 @@ class SwiftFolder:
 
     def names(self) -> list[str]:
         """See `_Files`. OSError: also if the container does not exist."""
-        with _sdk_errors_as_oserror():
+        with sdk_errors_as_oserror():
             found = self._store.objects(self._container, prefix=self._folder, limit=_PAGE)
             return sorted(one.name.removeprefix(self._folder) for one in found)
 
 
-def _swift(region: str, cloud: str) -> Any:
+def openstack_cloud(region: str, cloud: str) -> Any:
+    """The SDK's connection with this shell's login. Call it within `sdk_errors_as_oserror`."""
     import openstack
     from openstack.config import OpenStackConfig
+
+    entry = OpenStackConfig().cloud_config["clouds"].get(cloud)
+    login = entry["auth"] if entry else {name: os.environ.get(f"OS_{name.upper()}", "Default") for name in _DOMAINS}
+    known: dict[str, Any] = {"cloud": cloud} if entry else {"load_yaml_config": False, "auth": login}
+    if "application_credential_id" in login or "OS_APPLICATION_CREDENTIAL_ID" in os.environ:
+        known["auth_type"] = "v3applicationcredential"
+    return openstack.connect(region_name=region, **known)
+
+
+def _swift(region: str, cloud: str) -> Any:
     from openstack.exceptions import ServiceDisabledException
 
-    with _sdk_errors_as_oserror():
-        entry = OpenStackConfig().cloud_config["clouds"].get(cloud)
-        login = entry["auth"] if entry else {name: os.environ.get(f"OS_{name.upper()}", "Default") for name in _DOMAINS}
-        known: dict[str, Any] = {"cloud": cloud} if entry else {"load_yaml_config": False, "auth": login}
-        if "application_credential_id" in login or "OS_APPLICATION_CREDENTIAL_ID" in os.environ:
-            known["auth_type"] = "v3applicationcredential"
-        store = openstack.connect(region_name=region, **known).object_store
+    with sdk_errors_as_oserror():
+        store = openstack_cloud(region, cloud).object_store
         try:
             store.get_endpoint()
         except ServiceDisabledException:
@@ -123,7 +129,8 @@ def _swift(region: str, cloud: str) -> Any:
 
 
 @contextmanager
-def _sdk_errors_as_oserror() -> Iterator[None]:
+def sdk_errors_as_oserror() -> Iterator[None]:
+    """Turns what the SDK raises into OSError, and hides its own warnings."""
     from keystoneauth1.exceptions import ClientException, MissingRequiredOptions
     from openstack.exceptions import ConfigException, HttpException, SDKException
     from requests import RequestException

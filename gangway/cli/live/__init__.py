@@ -1,0 +1,1 @@
+"""Commands about what runs now: `status`, `logs`, `ssh`, `down`."""
