@@ -22,6 +22,7 @@ from gangway.cli.image import dockerfile, signature
 from gangway.cli.init import init
 from gangway.cli.jobs.commands import jobs as jobs_app
 from gangway.cli.jobs.stack import app as breaker_app
+from gangway.cli.live.stack import down, logs, ssh
 from gangway.cli.live.status import status
 from gangway.cli.records import reproduce, sign
 from gangway.cli.report import report
@@ -183,7 +184,8 @@ def _show_preset(name: str) -> NoReturn:
 
 app.command(rich_help_panel=_START)(init)
 command: Callable[..., None]
-app.command(rich_help_panel=_LIVE)(status)
+for command in (status, logs, ssh, down):
+    app.command(rich_help_panel=_LIVE)(command)
 for command in (quote, tco, simulate, forecast, when):
     app.command(rich_help_panel=_PRICES)(command)
 app.add_typer(catalog_app, name="catalog", rich_help_panel=_PRICES)

@@ -23,7 +23,7 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import make_plan
 from gangway.stacks.providers.openstack.settings import storage_cloud
 
-_PLANNING = threading.Lock()
+PLANNING = threading.Lock()
 """Pulumi's SDK has one runtime per process."""
 _RECENT = timedelta(minutes=30)
 """How far back the log is read, and how old the last line of a running job may be."""
@@ -177,7 +177,7 @@ def _command_cost(stack: RunningStack, now: datetime) -> Reading:
     if not stack.outputs.get("job"):
         return Reading.absent("USD", "the stack has no output job")
     try:
-        with _PLANNING:
+        with PLANNING:
             job = JobSpec.model_validate(stack.outputs["job"])
             record = command_record(stack.config, job, stack.store, now)
     except InputError as error:
@@ -195,7 +195,7 @@ def _plan_figures(config: StackConfig) -> dict[str, Reading]:
     budget = Reading(value=monthly, unit="USD", provenance="assumed", source=source, note=note)
     usd = None
     try:
-        with _PLANNING:
+        with PLANNING:
             usd = make_plan(config).expected.usd
     except* InputError as errors:
         why = f"the stack cannot be planned: {one_reason(errors.exceptions[0])}"
@@ -223,7 +223,7 @@ def _nodes(stack: RunningStack) -> tuple[tuple[RungNodes, ...], str]:
     wanted, source = dict[str, int](), f"{provider}'s API"
     if groups and provider in providers_with_adapter("scaling"):
         try:
-            with _PLANNING:
+            with PLANNING:
                 scaler = load_adapter(provider, "scaling").open_scaler(config, stack.outputs, groups, is_held=False)
             wanted = {group.name: group.asked for group in scaler.get_groups(groups)}
         except InputError as error:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -102,6 +103,12 @@ class SwiftFolder:
             found = self._store.objects(self._container, prefix=self._folder, limit=_PAGE)
             return sorted(one.name.removeprefix(self._folder) for one in found)
 
+    def sizes(self) -> Iterator[int]:
+        """See `_Files`."""
+        with sdk_errors_as_oserror():
+            for one in self._store.objects(self._container, prefix=self._folder.lstrip("/"), limit=_PAGE):
+                yield int(one.content_length or 0)
+
 
 def openstack_cloud(region: str, cloud: str) -> Any:
     """The SDK's connection with this shell's login. Call it within `sdk_errors_as_oserror`."""
@@ -182,6 +189,9 @@ class _Files(Protocol):
     def names(self) -> list[str]:
         """The names of all files."""
 
+    def sizes(self) -> Iterator[int]:
+        """The bytes of each file."""
+
 
 class _Objects:
     def __init__(self, store: "ObjectStore") -> None:
@@ -194,6 +204,9 @@ class _Objects:
 
     def names(self) -> list[str]:
         return sorted(found["path"] for page in self._store.list() for found in page)
+
+    def sizes(self) -> Iterator[int]:
+        return (int(found["size"]) for page in self._store.list() for found in page)
 
 
 class _LocalFiles(_Objects):
@@ -216,7 +229,7 @@ class RunStore:
     """One run's folder. `region`: of an S3 bucket (looked up if empty) or of OpenStack's object store."""
 
     def __init__(self, url: str, region: str = "", cloud: str = "") -> None:
-        self.url, self._region, self._cloud = url.rstrip("/"), region, cloud
+        self.url, self.region, self.cloud = url.rstrip("/"), region, cloud
         self._files: _Files | None = None
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
@@ -237,6 +250,13 @@ class RunStore:
             return self._call(lambda files: files.names())
         except FileNotFoundError:
             return []  # the run has not created the folder yet
+
+    def sizes(self, most: int) -> list[int]:
+        """The bytes of each of the first `most` files. StoreFailedError: see `read`."""
+        try:
+            return self._call(lambda files: list(islice(files.sizes(), most)))
+        except FileNotFoundError:
+            return []
 
     def copy(self, folder: Path) -> list[str]:
         """Copy all but checkpoints and data; their names. StoreFailedError; RunFailedError: a name leads outside."""
@@ -264,7 +284,7 @@ class RunStore:
 
         try:
             if self._files is None:
-                self._files = _open(self.url, self._region, self._cloud)
+                self._files = _open(self.url, self.region, self.cloud)
             return call(self._files)
         except FileNotFoundError:
             raise

@@ -30,11 +30,15 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 @dataclass(frozen=True)
 class StateResource:
-    """A resource that a provider manages. `type`: such as aws:ec2/instance:Instance; `outputs`: secrets encrypted."""
+    """A resource that a provider manages. `type`: such as aws:ec2/instance:Instance; `outputs`: secrets encrypted;
+    `name`: the logical one; `is_retained`: `destroy` leaves it in the cloud.
+    """
 
     type: str
     id: str
     outputs: Mapping[str, Any]
+    name: str = ""
+    is_retained: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,13 @@ def parse_state(text: str, source: str) -> State:
     try:
         rows = _parse_deployment(text).get("resources") or []
         resources = tuple(
-            StateResource(str(row["type"]), str(row["id"]), row.get("outputs") or {})
+            StateResource(
+                type=str(row["type"]),
+                id=str(row["id"]),
+                outputs=row.get("outputs") or {},
+                name=str(row.get("urn", "")).rpartition("::")[2],
+                is_retained=bool(row.get("retainOnDelete")),
+            )
             for row in rows
             # Components have no id; an external resource is read but not managed.
             if row.get("id") and not row.get("external")
