@@ -13,7 +13,7 @@ from gangway.jobs.registry import get_site
 from gangway.jobs.sites import Site, engine_label
 from gangway.live.model import Overview, Row
 from gangway.live.runs import MOST_RUNS, find_runs, job_row, run_row, shown_jobs
-from gangway.live.stacks import one_reason, stack_row
+from gangway.live.stacks import one_reason, plan_figures, stack_row
 from gangway.stacks.config.engines_file import named_engines
 from gangway.stacks.config.paths import project_folder
 from gangway.stacks.config.stack_config import StackConfig
@@ -25,17 +25,24 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Target:
-    """Something to read. `read` gives its rows; an InputError becomes a row of this kind and name."""
+    """Something to read. `read` gives its rows; an InputError becomes a row of this kind and name. `plan` completes a
+    row in the main thread.
+    """
 
     kind: Kind
     name: str
     where: str
     read: Callable[[datetime], Sequence[Row]]
+    plan: Callable[[Row], Row] = lambda row: row
 
 
 def stack_target(name: str, load: Callable[[], StackConfig]) -> Target:
     """A stack; `load` reads its file."""
-    return Target("stack", name, "a stack", lambda now: [stack_row(load(), now)])
+
+    def plan(row: Row) -> Row:
+        return row if row.problem else row.model_copy(update=plan_figures(load()))
+
+    return Target("stack", name, "a stack", lambda now: [stack_row(load(), now)], plan)
 
 
 def run_target(folder: Path) -> Target:
@@ -93,7 +100,8 @@ def collect(targets: Sequence[Target], now: datetime, on_progress: Progress, not
         on_progress(0, len(targets))
         try:
             for done, future in enumerate(as_completed(futures), 1):
-                found[futures[future]] = future.result()
+                index = futures[future]
+                found[index] = list(map(targets[index].plan, future.result()))
                 on_progress(done, len(targets))
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)

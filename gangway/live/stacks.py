@@ -1,6 +1,5 @@
 """A stack that is up, and its row: state, nodes, progress, cost and breaker, read with the caller's permissions."""
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,8 +22,6 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import make_plan
 from gangway.stacks.providers.openstack.settings import storage_cloud
 
-PLANNING = threading.Lock()
-"""Pulumi's SDK has one runtime per process."""
 _RECENT = timedelta(minutes=30)
 """How far back the log is read, and how old the last line of a running job may be."""
 _MOST_BYTES = 256_000_000
@@ -60,13 +57,12 @@ def open_stack(config: StackConfig) -> RunningStack:
 
 
 def stack_row(config: StackConfig, now: datetime) -> Row:
-    """Each part that cannot be read is unknown, with the reason. InputError: the stack itself cannot be read."""
+    """Without `plan_figures`. Each part that cannot be read is unknown, with the reason. InputError: none can."""
     stack = open_stack(config)
-    found = unknown(_QUEUE) if config.job is None else _job_figures(stack, now)
+    found = unknown(_QUEUE) if config.job is None else {**unknown("not planned"), **_job_figures(stack, now)}
     nodes, nodes_source = _nodes(stack)
     row = {
         **found,
-        **_plan_figures(config),
         "nodes": nodes,
         "nodes_source": nodes_source,
         "breaker": _breaker(stack),
@@ -177,9 +173,8 @@ def _command_cost(stack: RunningStack, now: datetime) -> Reading:
     if not stack.outputs.get("job"):
         return Reading.absent("USD", "the stack has no output job")
     try:
-        with PLANNING:
-            job = JobSpec.model_validate(stack.outputs["job"])
-            record = command_record(stack.config, job, stack.store, now)
+        job = JobSpec.model_validate(stack.outputs["job"])
+        record = command_record(stack.config, job, stack.store, now)
     except InputError as error:
         return Reading.absent("USD", one_reason(error))
     if (usd := record.figures.get("usd")) is None:
@@ -189,14 +184,14 @@ def _command_cost(stack: RunningStack, now: datetime) -> Reading:
     )
 
 
-def _plan_figures(config: StackConfig) -> dict[str, Reading]:
+def plan_figures(config: StackConfig) -> dict[str, Reading]:
+    """Estimate and budget. Only in the main thread: Pulumi's SDK has one runtime and needs its event loop."""
     monthly, why = config.budget.monthly_usd, "the plan does not know the job's length"
     source, note = "budget.monthly_usd of the stack file", "per month"
     budget = Reading(value=monthly, unit="USD", provenance="assumed", source=source, note=note)
     usd = None
     try:
-        with PLANNING:
-            usd = make_plan(config).expected.usd
+        usd = make_plan(config).expected.usd
     except* InputError as errors:
         why = f"the stack cannot be planned: {one_reason(errors.exceptions[0])}"
     if usd is None:
@@ -223,8 +218,7 @@ def _nodes(stack: RunningStack) -> tuple[tuple[RungNodes, ...], str]:
     wanted, source = dict[str, int](), f"{provider}'s API"
     if groups and provider in providers_with_adapter("scaling"):
         try:
-            with PLANNING:
-                scaler = load_adapter(provider, "scaling").open_scaler(config, stack.outputs, groups, is_held=False)
+            scaler = load_adapter(provider, "scaling").open_scaler(config, stack.outputs, groups, is_held=False)
             wanted = {group.name: group.asked for group in scaler.get_groups(groups)}
         except InputError as error:
             source = f"{source}; the groups' targets are unknown: {one_reason(error)}"

@@ -1,4 +1,4 @@
-"""`gangway down`: what the end of a stack destroys, what remains and its cost; `pulumi destroy`, with signals passed."""
+"""`gangway down`: what the end of a stack destroys, what remains and its cost; then `pulumi destroy`."""
 
 import shutil
 import signal
@@ -14,7 +14,7 @@ from gangway.components.core.retention import Retention
 from gangway.components.estimate.cost import HOURS_PER_MONTH, from_service, get_key
 from gangway.finops.audit.state import export_state
 from gangway.live.nodes import HEAD
-from gangway.live.stacks import PLANNING, one_reason, open_stack, stack_row
+from gangway.live.stacks import one_reason, open_stack, stack_row
 from gangway.runs.run_store import RunStore, StoreFailedError
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.base.rule import kind
@@ -44,6 +44,7 @@ class Explanation:
     """What `down` would do.
 
     Attributes:
+        machines: the types that are machines or make them, which are listed first.
         destroyed: number of resources by type.
         lost: what holds data and is deleted, with the reason for its class.
         remains: None if the stack cannot be planned, and `unknown` says why.
@@ -53,6 +54,7 @@ class Explanation:
     """
 
     stack: str
+    machines: frozenset[str]
     destroyed: Mapping[str, int]
     lost: Sequence[str]
     remains: Sequence[Remains] | None
@@ -65,7 +67,9 @@ class Explanation:
         """For display."""
         total = sum(self.destroyed.values())
         yield f"destroys {total} resources of {self.stack}:"
-        listed = sorted(self.destroyed.items(), key=lambda item: (-item[1], item[0]))
+        listed = sorted(
+            self.destroyed.items(), key=lambda item: (kind(item[0]) not in self.machines, -item[1], item[0])
+        )
         yield from (f"  {count} {type_}" for type_, count in listed[:_MOST_LISTED])
         if others := listed[_MOST_LISTED:]:
             yield f"  and {sum(count for _, count in others)} of {len(others)} other types"
@@ -110,8 +114,7 @@ def explain(config: StackConfig, now: datetime) -> Explanation:
     content, running = _content(config), _running(config, now)
     plan, unknown = None, ""
     try:
-        with PLANNING:
-            plan = make_plan(config)
+        plan = make_plan(config)
     except* InputError as errors:
         unknown = f"the stack cannot be planned: {one_reason(errors.exceptions[0])}"
     existing = {get_key(each.type, each.name) for each in state.resources}
@@ -121,6 +124,7 @@ def explain(config: StackConfig, now: datetime) -> Explanation:
     keys = [(each.type, get_key(each.type, each.name), each.is_retained) for each in state.resources]
     return Explanation(
         stack=config.stack_name,
+        machines=get_provider(config.provider).nodes.machines,
         destroyed=Counter(type_ for type_, key, is_retained in keys if not is_retained and key not in remaining),
         lost=[f"{each.name}: {why}" for each, why in parts.lost],
         remains=None if plan is None else [_priced(plan, each, why, content) for each, why in parts.remaining],
