@@ -20,7 +20,7 @@ _RECENT = 40
 _LEVEL = 0.9
 _IDLE_UTILISATION = 0.05
 _IDLE_SHARE = 0.5
-"""A GPU below this share of the busiest one's power does no work: an idle H100 draws a sixth of a busy one."""
+"""A GPU below this share of the highest power does no work: an idle H100 draws a sixth of a busy one."""
 
 
 def parse_lines(texts: Iterable[str | bytes]) -> list[Line]:
@@ -117,7 +117,7 @@ def cost(lines: Sequence[Line], source: str) -> Reading:
 
 
 def idle_devices(lines: Sequence[Line], source: str) -> Reading:
-    """GPUs that draw less than half of the busiest one's power, or all of them if none computes."""
+    """GPUs that draw less than half of the highest power among them, or all if none computes."""
     ticks = statistics(lines)
     if not ticks or ticks[-1].get("on_cpu") is True:
         return Reading.absent("devices", f"{source}: {'it runs on CPUs' if ticks else 'no statistics line yet'}")
@@ -133,7 +133,7 @@ def idle_devices(lines: Sequence[Line], source: str) -> Reading:
         idle = sorted(name for name, each in watts.items() if each < _IDLE_SHARE * max(watts.values()))
         return Reading(
             value=len(idle), unit="devices", provenance="measured", source=f"{source}: energy counters", as_of=as_of,
-            note=f"less than half of the busiest one's power: {', '.join(idle)}" if idle else "",
+            note=f"less than half of the highest power: {', '.join(idle)}" if idle else "",
         )  # fmt: skip
     if isinstance(busy, int | float):
         return Reading(

@@ -149,7 +149,7 @@ class _Parts:
                 reasons = next((types[type_] for types in facts.classes if type_ in types), "it is retained")
                 self.remaining.append((each, reasons))
             elif type_ in facts.copies:
-                self.lost.append((each, facts.copies[type_]))
+                self.lost.append((each, "deleted with all its files"))
             elif type_ in facts.data and is_scratch:
                 self.lost.append((each, "keep_runs: false lets `destroy` delete it with its content"))
             elif type_ in facts.data and facts.refuses and content.files != 0:

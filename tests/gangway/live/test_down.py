@@ -76,10 +76,9 @@ def test_it_explains_what_goes_what_stays_and_what_that_costs(over: Any) -> None
     found = ask("demo", "--dry-run")
     assert found.exit_code == 0, (found.output, found.exception)
     text = " ".join(found.stdout.split())
-    print(found.stdout)
     assert "destroys " in text
     assert "aws:autoscaling/group:Group" in text
-    assert "with its data: demo-lustre" in text
+    assert "with its data: demo-lustre: deleted with all its files" in text
     assert "runs: 2 files" in text
     assert "remains, for 0.00 USD per month" in text
     assert "`pulumi destroy` will stop: demo-runs" in text

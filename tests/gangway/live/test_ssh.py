@@ -47,7 +47,7 @@ def test_a_node_is_listed_named_and_reached_by_session_manager(
     assert "Session Manager plug-in" in str(ask("demo", "1").exception)
     started: list[list[str]] = []
     monkeypatch.setattr(commands, "_replace_process", started.append)
-    monkeypatch.setattr(commands.shutil, "which", lambda _: "/bin/aws")
+    monkeypatch.setattr("shutil.which", lambda _: "/bin/aws")
     ask("demo", "1")
     assert started == [[*argv.split(), rows[0][2]]]
 
@@ -117,8 +117,12 @@ def test_azure_s_log_is_asked_of_the_workspace(repo: Path, monkeypatch: pytest.M
         return SimpleNamespace(status_code=200, text="", json=lambda: answer)
 
     resources: list[str] = []
-    session = SimpleNamespace(request=request)
-    monkeypatch.setattr(azure, "open_session", lambda _, resource: resources.append(resource) or session)  # type: ignore[func-returns-value]
+
+    def open_session(_: str, resource: str) -> Any:
+        resources.append(resource)
+        return SimpleNamespace(request=request)
+
+    monkeypatch.setattr(azure, "open_session", open_session)
     config = from_file(repo / "stacks/Pulumi.azure-ndv4.yaml")
     (found,) = azure.read_log(config, {"log_group": "/subscriptions/s/w"}, datetime(2030, 1, 1, tzinfo=UTC))
     assert (found.node, found.text) == ("demo_0", "a line")
