@@ -196,14 +196,7 @@ def test_hostile_lines_are_skipped() -> None:
     from gangway.live.progress import parse_lines
 
     good = tick(1000.0, 5)
-    texts: list[str | bytes] = [
-        "{",
-        "[]",
-        '{"images": 1}',
-        "[" * 100_000,
-        b"\xff",
-        json.dumps({**good, "time": 1e300}),
-        json.dumps(good),
-    ]
-    texts += [json.dumps({**good, "session": "\x1b"}), json.dumps({**good, "time": True})]
+    texts: list[str | bytes] = ["{", "[]", '{"images": 1}', "[" * 100_000, b"\xff", json.dumps(good)]
+    texts += [json.dumps({**good, "time": 1e300}), json.dumps({**good, "session": "\x1b"})]
+    texts += [json.dumps({**good, "time": True})]
     assert [line["images"] for line in parse_lines(texts)] == [5]
