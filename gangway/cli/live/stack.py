@@ -29,10 +29,11 @@ _Stack = Annotated[str, typer.Argument(help="A stack's name, or the path of a st
 
 def logs(
     name: Annotated[str, typer.Argument(metavar="STACK|JOB|RUN", help="A stack, a run's folder, or with --on a job.")],
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue with new lines until Ctrl-C.")] = False,
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="How far back: 30s, 10m, 2h, 1d, or a time with its zone.")
-    ] = "10m",
+        str | None,
+        typer.Option(metavar="TIME", help="How far back: 30s, 10m, 2h, 1d, or a time with its zone; 10m if omitted."),
+    ] = None,
     on: Annotated[str | None, typer.Option("--on", metavar="ENGINE", help="The name is a job of this engine.")] = None,
 ) -> None:
     """Print the log of all nodes of a stack in order of time, each line with its node; or of a job or run."""
@@ -40,12 +41,14 @@ def logs(
 
     from gangway.live import logs as live
 
-    start = live.parse_since(since, datetime.now(UTC))
     if on is not None:
+        if since is not None:
+            raise InputError("--since", "a job's log has no times", value=since, fix="remove --since or --on")
         from gangway.cli.jobs.commands import logs as job_logs
 
         job_logs(name, follow=follow, on=on)
         return
+    start = live.parse_since(since or "10m", datetime.now(UTC))
     read, note = _get_reader(name)
     if note:
         _warn(note)

@@ -130,3 +130,4 @@ def test_a_job_s_log_is_its_engine_s(project: Path) -> None:
     job = CliRunner().invoke(app, ["job", "submit", str(project / "job.yaml"), "--on", queue]).stdout.strip()
     CliRunner().invoke(app, ["job", "wait", job, "--on", queue])
     assert "hello" in ask(job, "--on", queue).stdout
+    assert isinstance(ask(job, "--on", queue, "--since", "1h").exception, InputError)

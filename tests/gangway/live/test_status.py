@@ -1,8 +1,14 @@
 """`gangway status`: what is known of each stack, job and run, with its source; an unreadable one hides no other."""
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +18,7 @@ from typer.testing import CliRunner, Result
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
 from gangway.live.model import Overview
+from gangway.stacks.config.paths import module_environment
 from tests.gangway.live.conftest import GROUP, STACK, put_lines, run_lines, tick, write_lines
 
 
@@ -173,6 +180,26 @@ def test_watching_without_a_terminal_prints_once(up: Any) -> None:
     found = ask("demo", "--watch")
     assert found.exit_code == 0
     assert found.stdout.count("stack, aws") == 1
+
+
+@pytest.mark.slow
+def test_watching_ends_with_ctrl_c(project: Path) -> None:
+    write_lines(project / "runs/mine", run_lines(time.time()))
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "gangway.cli", "status", "runs/mine", "--watch", "--every", "1"]
+    env = module_environment({**os.environ, "TERM": "xterm", "COLUMNS": "100"})
+    with subprocess.Popen(argv, env=env, cwd=project, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        text = b""
+        while b"time left" not in text:
+            text += os.read(ours, 4096)
+        process.send_signal(signal.SIGINT)
+        with suppress(OSError):  # the terminal is closed
+            while part := os.read(ours, 4096):
+                text += part
+        assert process.wait(60) == 0
+    os.close(ours)
+    assert b"Traceback" not in text
 
 
 @pytest.mark.parametrize(
