@@ -60,7 +60,7 @@ def job_target(site: Site, job_id: str) -> Target:
 
 
 def engine_target(name: str, *, is_default: bool = False) -> Target:
-    """The jobs of an engine; an engine that cannot be reached is a row of its own."""
+    """The jobs of an engine; an engine that cannot be reached is a separate row."""
 
     def read(now: datetime) -> list[Row]:
         site = get_site(name)

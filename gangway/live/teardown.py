@@ -221,7 +221,7 @@ def destroy(stack: str, say: Callable[[str], None]) -> int:
     """
     argv = ["pulumi", "destroy", "--yes", "--stack", stack, "--cwd", str(project_folder())]
     signals = list[int]()
-    # In a session of its own: a terminal's Ctrl-C would reach Pulumi twice, and the second one stops it at once.
+    # In a separate session: a terminal's Ctrl-C would reach Pulumi twice, and the second one stops it at once.
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as process:
 
         def pass_on(number: int, frame: FrameType | None) -> None:

@@ -33,7 +33,7 @@ def _node(row: Mapping[str, Any]) -> Node:
 
 
 def read_log(config: StackConfig, outputs: Mapping[str, Any], since: datetime) -> list[LogLine]:
-    """The job's lines, and the nodes' own events, which are in a group of their own."""
+    """The job's lines, and the nodes' own events, which are in a separate group."""
     group = str(outputs["log_group"])
     start = int(since.timestamp() * 1000)
     # As gangway.components.aws.alarms.events_group, which would load Pulumi's whole provider.
@@ -71,7 +71,7 @@ def _pages(region: str, service: str, operation: str, **request: Any) -> Iterato
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        # A session of its own, since threads must not share one.
+        # A new session, since threads must not share one.
         client: Any = boto3.Session().client(service, region_name=region)  # type: ignore[call-overload]
         pages: Sequence[Mapping[str, Any]] = list(client.get_paginator(operation).paginate(**request))
     except (BotoCoreError, ClientError) as error:

@@ -15,7 +15,7 @@ NODES = "nodes"
 
 
 def list_nodes(config: StackConfig, outputs: Mapping[str, Any]) -> list[Node]:
-    """All are one rung: each node is a group of its own."""
+    """All are one rung: each node is a separate group."""
     try:
         with sdk_errors_as_oserror():
             cloud = openstack_cloud(config.region, storage_cloud(config))

@@ -69,7 +69,7 @@ class AwsScaler:
     def _client(self) -> Any:
         import boto3
 
-        # A session of its own: status reads several stacks in threads, which must not share one.
+        # A new session: status reads several stacks in threads, which must not share one.
         return boto3.Session().client("autoscaling", region_name=self._region)
 
 
