@@ -71,8 +71,8 @@ def run_reader(store: RunStore) -> Read:
 def follow(
     read: Read, since: datetime, pause: Callable[[], None] | None, warn: Callable[[str], None]
 ) -> Iterator[LogLine]:
-    """Each line once, in order of time; continues after `pause`, and ends after the first read without it. Later failures
-    are warnings, since a log may answer again.
+    """Each line once, in order of time; continues after `pause`, and without it ends after the first read. Later
+    failures are warnings, since a log may answer again.
     """
     known: dict[str, datetime] = {}
     start = since

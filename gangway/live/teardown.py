@@ -26,7 +26,8 @@ from gangway.stacks.recording import PlannedResource
 _MOST_LISTED = 12
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOST_FILES = 200_000
-_UP = ("running", "pending", "active", "build", "ready", "creating")
+_UP = ("running", "pending", "active", "build", "ready", "creating", "starting", "staging", "provisioning", "declared")
+"""States of machines that run, start, or (your own) may run, in the providers' words."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,8 @@ def _running(config: StackConfig, now: datetime) -> str:
     if not row.nodes and get_provider(config.provider).adapters.get("scaling"):
         return f"its nodes cannot be listed: {row.nodes_source}"
     up = sum(count for rung in row.nodes if rung.name != HEAD for state, count in rung.by_state.items() if state in _UP)
-    return f"{up} nodes are up, and the job is {row.state.text}" if up else ""
+    job = "they may run jobs of its queue" if config.job is None else f"the job is {row.state.text}"
+    return f"{up} nodes are up, and {job}" if up else ""
 
 
 def destroy(stack: str, say: Callable[[str], None]) -> int:

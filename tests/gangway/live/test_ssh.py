@@ -16,6 +16,7 @@ from gangway.components.core.findings import InputError
 from gangway.jobs.systemd.scaling.base import Rest
 from gangway.live.clouds import azure, gcp, hosts, openstack
 from gangway.live.nodes import HEAD, Node, find_node, sorted_nodes
+from gangway.live.stacks import Outputs
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.providers.azure.settings import AzureConfig
@@ -94,6 +95,8 @@ def test_azure_goes_through_bastion_or_says_which_setting_is_missing(
     assert [(node.name, node.rung, node.state) for node in nodes] == [
         ("demo-0_0", "demo-0", "running"), ("demo-0_1", "demo-0", "deallocated"), ("head", HEAD, "unknown")
     ]  # fmt: skip
+    with pytest.raises(InputError, match="only half up"):
+        azure.list_nodes(config, Outputs({"group_names": ["demo-0"]}))
     with pytest.raises(InputError, match=r"azure\.bastion") as refused:
         azure.shell_argv(config, outputs, nodes[0])
     assert "az vmss run-command invoke" in refused.value.fix
