@@ -61,12 +61,7 @@ def stack_row(config: StackConfig, now: datetime) -> Row:
     stack = open_stack(config)
     found = unknown(_QUEUE) if config.job is None else {**unknown("not planned"), **_job_figures(stack, now)}
     nodes, nodes_source = _nodes(stack)
-    row = {
-        **found,
-        "nodes": nodes,
-        "nodes_source": nodes_source,
-        "breaker": _breaker(stack),
-    }
+    row = {**found, "nodes": nodes, "nodes_source": nodes_source, "breaker": _breaker(stack)}
     if config.job is None:
         row["state"] = Fact(text="queue", source="the stack file")
     return Row(kind="stack", name=config.stack_name, where=f"{config.provider}, {config.region}", **row)

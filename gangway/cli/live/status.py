@@ -23,8 +23,7 @@ def status(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[STACK|JOB|RUN]...",
-            help="Stacks by name or file, jobs by id, run folders; everything if omitted.",
+            metavar="[STACK|JOB|RUN]...", help="Stacks by name or file, jobs by id, run folders; everything if omitted."
         ),
     ] = None,
     on: Annotated[str | None, typer.Option("--on", metavar="ENGINE", help="Names are jobs of this engine.")] = None,
