@@ -19,9 +19,10 @@ class AzureSession(Poster, Session, Protocol):
     """Also for other methods than POST."""
 
 
-def open_session(subscription: str) -> AzureSession:
-    """Open a session with `az`'s token. InputError: no `az`, or not logged in."""
+def open_session(subscription: str, resource: str = "") -> AzureSession:
+    """Open a session with `az`'s token, for Resource Manager or another API. InputError: no `az`, or not logged in."""
     argv = ["az", "account", "get-access-token", "--subscription", subscription, "--output", "json"]
+    argv += ["--resource", resource] if resource else []
     place = f"Azure, subscription {subscription}"
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)

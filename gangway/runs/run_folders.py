@@ -285,6 +285,11 @@ def read_stats(path: Path, needed: Sequence[str] = ()) -> tuple[dict[str, Any], 
     return tuple(_parse(path, number, text, needed) for number, text in lines)
 
 
+def is_stats_line(line: object) -> bool:
+    """Whether it is a line of a run's statistics."""
+    return not _find_problem(line, ())
+
+
 def hints(stats: Sequence[Mapping[str, Any]]) -> list[str]:
     """The trainer's hints about signs of collapse, in order."""
     return [str(line["text"]) for line in stats if line.get("event") == "hint" and "text" in line]

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -87,7 +88,7 @@ class SwiftFolder:
         """See `_Files`. Also raises OSError."""
         from openstack.exceptions import raise_from_response
 
-        with _sdk_errors_as_oserror():
+        with sdk_errors_as_oserror():
             path = quote(f"/{self._container}/{self._folder}{name}", safe="/")
             with self._store.get(path, stream=True, timeout=_TIMEOUT_SEC) as answer:
                 if answer.status_code == 404:
@@ -98,23 +99,35 @@ class SwiftFolder:
 
     def names(self) -> list[str]:
         """See `_Files`. OSError: also if the container does not exist."""
-        with _sdk_errors_as_oserror():
+        with sdk_errors_as_oserror():
             found = self._store.objects(self._container, prefix=self._folder, limit=_PAGE)
             return sorted(one.name.removeprefix(self._folder) for one in found)
 
+    def sizes(self) -> Iterator[int]:
+        """See `_Files`."""
+        with sdk_errors_as_oserror():
+            for one in self._store.objects(self._container, prefix=self._folder.lstrip("/"), limit=_PAGE):
+                yield int(one.content_length or 0)
 
-def _swift(region: str, cloud: str) -> Any:
+
+def openstack_cloud(region: str, cloud: str) -> Any:
+    """The SDK's connection with this shell's login. Call it within `sdk_errors_as_oserror`."""
     import openstack
     from openstack.config import OpenStackConfig
+
+    entry = OpenStackConfig().cloud_config["clouds"].get(cloud)
+    login = entry["auth"] if entry else {name: os.environ.get(f"OS_{name.upper()}", "Default") for name in _DOMAINS}
+    known: dict[str, Any] = {"cloud": cloud} if entry else {"load_yaml_config": False, "auth": login}
+    if "application_credential_id" in login or "OS_APPLICATION_CREDENTIAL_ID" in os.environ:
+        known["auth_type"] = "v3applicationcredential"
+    return openstack.connect(region_name=region, **known)
+
+
+def _swift(region: str, cloud: str) -> Any:
     from openstack.exceptions import ServiceDisabledException
 
-    with _sdk_errors_as_oserror():
-        entry = OpenStackConfig().cloud_config["clouds"].get(cloud)
-        login = entry["auth"] if entry else {name: os.environ.get(f"OS_{name.upper()}", "Default") for name in _DOMAINS}
-        known: dict[str, Any] = {"cloud": cloud} if entry else {"load_yaml_config": False, "auth": login}
-        if "application_credential_id" in login or "OS_APPLICATION_CREDENTIAL_ID" in os.environ:
-            known["auth_type"] = "v3applicationcredential"
-        store = openstack.connect(region_name=region, **known).object_store
+    with sdk_errors_as_oserror():
+        store = openstack_cloud(region, cloud).object_store
         try:
             store.get_endpoint()
         except ServiceDisabledException:
@@ -123,7 +136,8 @@ def _swift(region: str, cloud: str) -> Any:
 
 
 @contextmanager
-def _sdk_errors_as_oserror() -> Iterator[None]:
+def sdk_errors_as_oserror() -> Iterator[None]:
+    """Turns what the SDK raises into OSError, and hides its own warnings."""
     from keystoneauth1.exceptions import ClientException, MissingRequiredOptions
     from openstack.exceptions import ConfigException, HttpException, SDKException
     from requests import RequestException
@@ -175,6 +189,9 @@ class _Files(Protocol):
     def names(self) -> list[str]:
         """The names of all files."""
 
+    def sizes(self) -> Iterator[int]:
+        """The bytes of each file."""
+
 
 class _Objects:
     def __init__(self, store: "ObjectStore") -> None:
@@ -187,6 +204,9 @@ class _Objects:
 
     def names(self) -> list[str]:
         return sorted(found["path"] for page in self._store.list() for found in page)
+
+    def sizes(self) -> Iterator[int]:
+        return (int(found["size"]) for page in self._store.list() for found in page)
 
 
 class _LocalFiles(_Objects):
@@ -209,7 +229,7 @@ class RunStore:
     """One run's folder. `region`: of an S3 bucket (looked up if empty) or of OpenStack's object store."""
 
     def __init__(self, url: str, region: str = "", cloud: str = "") -> None:
-        self.url, self._region, self._cloud = url.rstrip("/"), region, cloud
+        self.url, self.region, self.cloud = url.rstrip("/"), region, cloud
         self._files: _Files | None = None
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes | None:
@@ -230,6 +250,13 @@ class RunStore:
             return self._call(lambda files: files.names())
         except FileNotFoundError:
             return []  # the run has not created the folder yet
+
+    def sizes(self, most: int) -> list[int]:
+        """The bytes of each of the first `most` files. StoreFailedError: see `read`."""
+        try:
+            return self._call(lambda files: list(islice(files.sizes(), most)))
+        except FileNotFoundError:
+            return []
 
     def copy(self, folder: Path) -> list[str]:
         """Copy all but checkpoints and data; their names. StoreFailedError; RunFailedError: a name leads outside."""
@@ -257,7 +284,7 @@ class RunStore:
 
         try:
             if self._files is None:
-                self._files = _open(self.url, self._region, self._cloud)
+                self._files = _open(self.url, self.region, self.cloud)
             return call(self._files)
         except FileNotFoundError:
             raise

@@ -109,6 +109,7 @@ NOT_RUN: dict[str, str] = {
     "gangway bench resume {shlex.quote(str(run_dir))}": "needs a suite that was stopped: tests/gangway/bench",
     "gangway bench resume {shlex.quote(str(run_dir))} --clean-only": "needs a stack that stands: tests/gangway/bench",
     "gangway bench resume {shlex.quote(str(path.parent))}": "needs the folder of a suite: tests/gangway/bench",
+    "gangway status --on ENGINE": "of a cluster with a queue: tests/gangway/live/test_status.py",
     "gangway report {shlex.quote(str(run_dir))}": "printed by a suite that has run: tests/gangway/bench",
     "gangway bench run SUITE --install-cli": "fetches the Pulumi CLI",
     "gangway breaker reset STACK": "told by an alarm of a stack: tests/gangway/jobs/systemd/test_breaker.py",

@@ -66,6 +66,11 @@ MEMORY = ["--memory", "260046848k"]
 """What the trainer's container gets of a machine's 256 GiB."""
 
 
+def _without_stream(call: list[str]) -> list[str]:
+    at = next((index for index, word in enumerate(call) if word.startswith("awslogs-stream=i-")), None)
+    return call if at is None else [*call[: at - 1], *call[at + 1 :]]
+
+
 OWN_DOCKER = """
 [ "$1" = run ] || exit 0
 shift
@@ -151,8 +156,8 @@ class Machine:
         return [words[1:] for words in self.every_call() if words[0] == name]
 
     def started(self) -> list[list[str]]:
-        """The arguments of containers that were run, as planned: without the memory, which is the machine's."""
-        calls = [call for call in self.calls("docker") if call[0] == "run"]
+        """The arguments of containers that were run, as planned: without memory and name, which are the machine's."""
+        calls = [_without_stream(call) for call in self.calls("docker") if call[0] == "run"]
         at = [call.index(MEMORY[0]) for call in calls]
         assert all(call[i : i + 2] == MEMORY for call, i in zip(calls, at, strict=True))
         return [[*call[:i], *call[i + 2 :]] for call, i in zip(calls, at, strict=True)]

@@ -81,6 +81,15 @@ def test_the_trainer_is_told_which_capacity_its_node_came_from(job_node: Any, im
     assert job_node.run("run-trainer.sh").returncode == 0
     (call,) = job_node.calls("docker")
     assert call[:3] == ["run", "--env", f"GANGWAY_CAPACITY={kind}"]
+    stream = call.index(f"awslogs-stream={imds.items['instance-id']}/job")
+    assert call[stream - 1] == "--log-opt"
+
+
+def test_without_its_name_a_node_s_lines_have_the_container_s_id(job_node: Any, imds: Any) -> None:
+    imds.answers["instance-id"] = [None]
+    assert job_node.run("run-trainer.sh").returncode == 0
+    (call,) = job_node.calls("docker")
+    assert not [word for word in call if word.startswith("awslogs-stream")]
 
 
 def test_a_stacks_next_job_has_its_own_end(job_node: Any) -> None:

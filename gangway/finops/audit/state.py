@@ -15,7 +15,7 @@ import yaml
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.visible import all_visible
-from gangway.runs.run_store import RunFailedError, RunStore
+from gangway.runs.run_store import RunStore, StoreFailedError
 from gangway.stacks.config.identity import project_name
 from gangway.trainer.core.regular_files import read_text_file
 
@@ -30,11 +30,15 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 @dataclass(frozen=True)
 class StateResource:
-    """A resource that a provider manages. `type`: such as aws:ec2/instance:Instance; `outputs`: secrets encrypted."""
+    """A resource that a provider manages. `type`: such as aws:ec2/instance:Instance; `outputs`: secrets encrypted;
+    `name`: the logical one; `is_retained`: `destroy` leaves it in the cloud.
+    """
 
     type: str
     id: str
     outputs: Mapping[str, Any]
+    name: str = ""
+    is_retained: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,24 @@ def stack_outputs(stack: str, project: Path) -> Mapping[str, Any]:
     return found
 
 
+def list_stacks(project: Path) -> list[str]:
+    """The names of the project's stacks in the backend, by the CLI or, without it, there. InputError: not logged in."""
+    fix = "pulumi login, with the backend that has the project's stacks"
+    if which("pulumi") is not None:
+        return sorted(str(row["name"]) for row in json.loads(_run_pulumi("ls --json", "", project, fix)))
+    url = _backend("the project's stacks", project, fix)
+    name = project_name(project / "Pulumi.yaml")
+    prefix = f".pulumi/stacks/{name}/"
+    try:
+        found = [each.removeprefix(prefix) for each in _store(url).names() if each.startswith(prefix)]
+    except StoreFailedError as error:
+        raise InputError(url, f"cannot be read: {error}", fix=fix) from None
+    return sorted({each.partition(".json")[0] for each in found if each.endswith((".json", ".json.gz"))})
+
+
 def _run_pulumi(words: str, stack: str, project: Path, fix: str) -> str:
-    argv = ["pulumi", "stack", *words.split(), "--stack", stack, "--cwd", str(project), "--non-interactive"]
+    named = ["--stack", stack] if stack else []
+    argv = ["pulumi", "stack", *words.split(), *named, "--cwd", str(project), "--non-interactive"]
     fix = fix.replace("STACK", stack)
     try:
         process = subprocess.run(
@@ -103,7 +123,7 @@ def _run_pulumi(words: str, stack: str, project: Path, fix: str) -> str:
         raise InputError("pulumi", f"no answer in {EXPORT_TIMEOUT_SEC} s", fix=fix) from None
     if process.returncode:
         raise InputError(
-            f"pulumi stack {words} --stack {stack}",
+            " ".join(["pulumi", "stack", words, *named]),
             f"failed: {' '.join(process.stderr.split()) or 'no reason given'}",
             fix=f"pulumi login, and an existing stack; {fix}",
         )
@@ -115,7 +135,13 @@ def parse_state(text: str, source: str) -> State:
     try:
         rows = _parse_deployment(text).get("resources") or []
         resources = tuple(
-            StateResource(str(row["type"]), str(row["id"]), row.get("outputs") or {})
+            StateResource(
+                type=str(row["type"]),
+                id=str(row["id"]),
+                outputs=row.get("outputs") or {},
+                name=str(row.get("urn", "")).rpartition("::")[2],
+                is_retained=bool(row.get("retainOnDelete")),
+            )
             for row in rows
             # Components have no id; an external resource is read but not managed.
             if row.get("id") and not row.get("external")
@@ -149,13 +175,7 @@ _MAX_BYTES = 1 << 28
 
 def state_text(stack: str, project: Path, fix: str) -> tuple[str, str]:
     """The text of `pulumi stack export`, and its source. InputError: no known backend, or no such stack."""
-    url = _current(project)
-    if url is None or urlsplit(url).scheme not in _SCHEMES:
-        problem = "not logged in to a backend" if url is None else f"the backend is {url}"
-        raise InputError(
-            "pulumi", f"the CLI, which reads the state of {stack}, is not installed, and {problem}", allowed=
-            f"the CLI, or a self-managed backend: {', '.join(f'{scheme}://' for scheme in _SCHEMES)}", fix=fix
-        )  # fmt: skip
+    url = _backend(f"the state of {stack}", project, fix)
     short = stack.rpartition("/")[2]
     name = project_name(project / f"Pulumi.{short}.yaml")
     store, found = _store(url), None
@@ -163,7 +183,7 @@ def state_text(stack: str, project: Path, fix: str) -> tuple[str, str]:
         for file in (f"{name}/{short}.json", f"{name}/{short}.json.gz", f"{short}.json", f"{short}.json.gz"):
             if (found := store.read(f".pulumi/stacks/{file}", _MAX_BYTES)) is not None:
                 break
-    except RunFailedError as error:
+    except StoreFailedError as error:
         raise InputError(url, f"cannot be read: {error}", fix=fix) from None
     if found is None:
         raise InputError(url, f"has no stack {short} of project {name}", fix=fix)
@@ -176,6 +196,17 @@ def _to_export(content: bytes, source: str, fix: str) -> str:
         return json.dumps({"version": checkpoint["version"], "deployment": checkpoint["checkpoint"]["latest"]})
     except (OSError, ValueError, KeyError, TypeError, EOFError):
         raise InputError(source, "contains no Pulumi state", fix=fix) from None
+
+
+def _backend(what: str, project: Path, fix: str) -> str:
+    url = _current(project)
+    if url is None or urlsplit(url).scheme not in _SCHEMES:
+        problem = "not logged in to a backend" if url is None else f"the backend is {url}"
+        raise InputError(
+            "pulumi", f"the CLI, which reads {what}, is not installed, and {problem}", allowed=
+            f"the CLI, or a self-managed backend: {', '.join(f'{scheme}://' for scheme in _SCHEMES)}", fix=fix
+        )  # fmt: skip
+    return url
 
 
 def _current(project: Path) -> str | None:

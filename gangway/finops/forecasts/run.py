@@ -86,7 +86,7 @@ class RunProgress(NamedTuple):
 
 def forecast_run(run_dir: Path, level: float) -> RunProgress:
     """Forecast a run's remaining time from its folder. InputError: no run, or too little progress to know its pace."""
-    total = round(_length(run_dir) * 1000)
+    total = round(run_kimg(run_dir) * 1000)
     place = str(run_dir / "stats.jsonl")
     stats = [line for line in read_stats(run_dir / "stats.jsonl", ("time",)) if line.get("event") is None]
     if odd := [line["time"] for line in stats if not isinstance(line["time"], int | float)]:
@@ -112,7 +112,8 @@ def get_windows(stats: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]
     return [(seconds, images) for seconds, images in found if seconds > 0 and images > 0]
 
 
-def _length(run_dir: Path) -> float:
+def run_kimg(run_dir: Path) -> float:
+    """The length of a run, in thousands of images. InputError: not a run's folder."""
     place = str(run_dir / "config.json")
     try:
         return _Length.model_validate_json(read_regular(run_dir, "config.json", _MOST_BYTES)).kimg

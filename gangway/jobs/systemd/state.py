@@ -14,7 +14,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.first_error import first_wrong
@@ -26,6 +35,7 @@ from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
 from gangway.trainer.core.host import MODULE, program
 from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 from gangway.trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
+from gangway.trainer.records.quantity import Quantity
 
 RECORD_FILE, PROGRESS_FILE = "run.json", "progress.json"
 _MAX_BYTES = 64_000_000
@@ -51,8 +61,32 @@ class _Session(BaseModel):
     end: AwareDatetime | None = None
 
 
+def _or_none(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Fields that other versions may write in another form are left out."""
+    try:
+        return validate(value)
+    except ValidationError:
+        return None
+
+
+class Stop(BaseModel):
+    """An interruption of a run."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    at: AwareDatetime
+    cause: str
+    images: int
+
+
+class _Cost(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    total_usd: Quantity
+
+
 class _Record(BaseModel):
-    """The fields used here, which every version has."""
+    """The fields used here. Every version has those without a default."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -61,6 +95,9 @@ class _Record(BaseModel):
     images: int = Field(ge=0)
     sessions: tuple[_Session, ...] = ()
     decisions: tuple[Annotated[DecisionRecord, BeforeValidator(_known_fields)], ...] = ()
+    interruptions: Annotated[tuple[Stop, ...] | None, WrapValidator(_or_none)] = None
+    images_per_sec: Annotated[Quantity | None, WrapValidator(_or_none)] = None
+    cost: Annotated[_Cost | None, WrapValidator(_or_none)] = None
 
 
 class JobProgress(BaseModel):
@@ -123,6 +160,11 @@ class JobState:
     def reported_at(self) -> datetime | None:
         """When this number was reported; None if unknown."""
         return _recorded_at(self.record) if self.progress is None else self.progress.time
+
+    @property
+    def recorded_at(self) -> datetime | None:
+        """When the record's last session ended; None if unknown."""
+        return _recorded_at(self.record)
 
     @property
     def decisions(self) -> tuple[DecisionRecord, ...]:

@@ -19,6 +19,12 @@ imds() {
 
 own_capacity() { imds instance-life-cycle; }
 
+# log_stream: of the job's container; fails without a log group.
+log_stream() {
+    local instance
+    [ -n "$LOG_GROUP" ] && instance=$(imds instance-id) && echo "$instance/job"
+}
+
 made_for_job() { [ "$ROLE" = worker ]; }
 
 group_waits() { [ "$(imds autoscaling/target-lifecycle-state)" = Terminated ]; }

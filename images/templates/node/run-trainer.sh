@@ -42,6 +42,10 @@ done
 total_kib=$(sed -n 's/^MemTotal: *\([0-9]*\) kB$/\1/p' "${GANGWAY_MEMINFO:-/proc/meminfo}")
 kept_kib=$((total_kib / 20 < 8388608 ? total_kib / 20 : 8388608))
 DOCKER_ARGV=("${DOCKER_ARGV[0]}" --memory "$((total_kib - kept_kib))k" "${DOCKER_ARGV[@]:1}")
+# The log shows which node a line is from; without this, only the container's id.
+if [ "$(type -t log_stream)" = function ] && stream=$(log_stream); then
+    DOCKER_ARGV=("${DOCKER_ARGV[0]}" --log-opt "awslogs-stream=$stream" "${DOCKER_ARGV[@]:1}")
+fi
 # For the record's prices.
 capacity=$(own_capacity) || capacity=
 if [ -n "$capacity" ]; then

@@ -99,6 +99,7 @@ PROVIDER = Provider(
     ),
     adapters={
         "audit": "gangway.finops.audit.aws",
+        "live": "gangway.live.clouds.aws",
         "permissions": "gangway.live.permissions.aws",
         "prices": "gangway.finops.prices.aws",
         "scaling": "gangway.jobs.systemd.scaling.aws",

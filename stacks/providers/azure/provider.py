@@ -130,6 +130,7 @@ PROVIDER = Provider(
     ),
     adapters={
         "audit": "gangway.finops.audit.azure",
+        "live": "gangway.live.clouds.azure",
         "permissions": "gangway.live.permissions.azure",
         "prices": "gangway.finops.prices.azure",
         "scaling": "gangway.jobs.systemd.scaling.azure",

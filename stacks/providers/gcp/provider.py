@@ -100,6 +100,7 @@ PROVIDER = Provider(
     ),
     adapters={
         "audit": "gangway.finops.audit.gcp",
+        "live": "gangway.live.clouds.gcp",
         "permissions": "gangway.live.permissions.gcp",
         "prices": "gangway.finops.prices.gcp",
         "scaling": "gangway.jobs.systemd.scaling.gcp",

@@ -50,6 +50,7 @@ PROVIDER = Provider(
     name="openstack",
     sdk="pulumi-openstack",
     program=_program,
+    adapters={"live": "gangway.live.clouds.openstack"},
     has_regional_buckets=True,
     start=Start(
         "RegionOne",

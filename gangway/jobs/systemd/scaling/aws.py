@@ -69,7 +69,8 @@ class AwsScaler:
     def _client(self) -> Any:
         import boto3
 
-        return boto3.client("autoscaling", region_name=self._region)
+        # A new session: status reads several stacks in threads, which must not share one.
+        return boto3.Session().client("autoscaling", region_name=self._region)
 
 
 def _get_state(group: Any) -> GroupState:

@@ -101,13 +101,15 @@ class AzureScaler:
                 what, f"its tags do not say how many nodes the job has: {error}", fix="`pulumi up --refresh`"
             ) from None
         profile = found.get("properties", {}).get("virtualMachineProfile", {})
-        running = sum(map(_runs, self._machines(what, path)))
+        running = sum(map(_runs, self.machines(name)))
         return _ScaleSet(int(found["sku"]["capacity"]), most, wanted, running, profile.get("priority") == "Spot", tags)
 
-    def _machines(self, what: str, path: str) -> Iterator[dict[str, Any]]:
+    def machines(self, name: str) -> Iterator[dict[str, Any]]:
+        """The machines of a scale set, with their states. InputError: they cannot be read."""
+        what, path = f"the machines of scale set {name}", f"{self._place}/{name}/virtualMachines"
         params = {"api-version": COMPUTE_VERSION, "$expand": "instanceView"}
         while True:
-            page = self._rest.call(f"the machines of {what}", "GET", f"{path}/virtualMachines", params)
+            page = self._rest.call(what, "GET", path, params)
             yield from page.get("value", [])
             if not (following := page.get("nextLink")):
                 return

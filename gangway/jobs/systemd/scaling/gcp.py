@@ -70,7 +70,7 @@ class GcpScaler:
         api_url: str = API_URL,
     ) -> None:
         self._rest = Rest(session, api_url, _FIX)
-        self._project, self._zones, self._most, self._is_held = project, dict(zones), most, is_held
+        self._project, self.zones, self._most, self._is_held = project, dict(zones), most, is_held
 
     def get_groups(self, names: Sequence[str]) -> list[GroupState]:
         """Without nodes that were asked to leave."""
@@ -95,21 +95,21 @@ class GcpScaler:
         # Keep as many running nodes as wanted, however many the group still lacks.
         going = staying[max(change.nodes, len(staying) - (too_many - len(idle))) :]
         for node in going:
-            self._ask_to_leave(self._zones[change.group], node)
+            self._ask_to_leave(self.zones[change.group], node)
         names = ", ".join(node.name for node in going)
         return f"{names} save and then leave, within minutes" if going else ""
 
     def _read_lower(self, name: str) -> GroupState:
         size = int(self._of_group("the size of", name, "GET")["targetSize"])
-        running = sum(one.get("instanceStatus") == "RUNNING" for one in self._managed(name))
+        running = sum(one.get("instanceStatus") == "RUNNING" for one in self.managed(name))
         return GroupState(name, size, size, running, self._is_held)
 
     def _read(self, name: str) -> _Group:
         known = self._of_group("the size of", name, "GET")
-        managed = [one for one in self._managed(name) if one.get("currentAction") not in ("DELETING", "ABANDONING")]
+        managed = [one for one in self.managed(name) if one.get("currentAction") not in ("DELETING", "ABANDONING")]
         runs = [one["name"] for one in managed if one.get("instanceStatus") == "RUNNING"]
         idle = tuple(one["name"] for one in managed if one.get("instanceStatus") != "RUNNING")
-        nodes = [self._node(self._zones[name], instance) for instance in runs]
+        nodes = [self._node(self.zones[name], instance) for instance in runs]
         oldest_first = sorted(nodes, key=lambda node: (datetime.fromisoformat(node.created), node.name))
         return _Group(int(known["targetSize"]), str(known["baseInstanceName"]), idle, tuple(oldest_first))
 
@@ -118,7 +118,8 @@ class GcpScaler:
         tags = found.get("tags", {})
         return _Node(name, found["creationTimestamp"], tuple(tags.get("items", ())), tags.get("fingerprint", ""))
 
-    def _managed(self, name: str) -> Iterator[dict[str, Any]]:
+    def managed(self, name: str) -> Iterator[dict[str, Any]]:
+        """The instances of a group, with their states. InputError: they cannot be read."""
         params: dict[str, str] = {}
         while True:
             page = self._of_group("the instances of", name, "POST", "/listManagedInstances", params)
@@ -134,7 +135,7 @@ class GcpScaler:
         }
         while True:
             page = self._rest.call(
-                f"the operations on {name}", "GET", f"{self._place(self._zones[name])}/operations", params
+                f"the operations on {name}", "GET", f"{self._place(self.zones[name])}/operations", params
             )
             for one in page.get("items", []):
                 kind, _, target = one.get("targetLink", "").rpartition("/")
@@ -147,7 +148,7 @@ class GcpScaler:
             params = {**params, "pageToken": page["nextPageToken"]}
 
     def _delete(self, name: str, instances: Sequence[str]) -> None:
-        zone = self._zones[name]
+        zone = self.zones[name]
         body = {
             "instances": [f"zones/{zone}/instances/{instance}" for instance in instances],
             # An instance removed meanwhile must not keep the others.
@@ -169,7 +170,7 @@ class GcpScaler:
         params: Mapping[str, str] | None = None,
         body: Any = None,
     ) -> dict[str, Any]:
-        path = f"{self._place(self._zones[name])}/instanceGroupManagers/{name}{verb}"
+        path = f"{self._place(self.zones[name])}/instanceGroupManagers/{name}{verb}"
         return self._rest.call(f"{what} instance group {name}", method, path, params, body)
 
     def _place(self, zone: str) -> str:

@@ -150,4 +150,4 @@ def test_buckets_are_named_as_pulumi_names_them(
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "other")
     found = state._store(url)
     assert found.url == store
-    assert found._region == region
+    assert found.region == region
