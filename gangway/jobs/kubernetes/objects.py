@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from gangway.components.core.first_error import first_wrong
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.kubernetes.kubectl import Found
 from gangway.jobs.kubernetes.manifests import (
@@ -19,6 +18,7 @@ from gangway.jobs.kubernetes.manifests import (
     START_LABEL,
 )
 from gangway.stacks.config.job_file import JobFile
+from gangway.trainer.core.validation import first_mistake
 
 _ID, _NUMBER = re.compile(r"[a-z][a-z0-9-]*-[0-9]+"), re.compile(r"[1-9][0-9]*")
 
@@ -96,7 +96,7 @@ def get_file(job_set: Found) -> JobFile:
     try:
         return JobFile.model_validate_json(get_annotation(job_set, FILE_ANNOTATION))
     except ValidationError as error:
-        raise _unreadable(job_set, f"{FILE_ANNOTATION}: {first_wrong(error)}") from None
+        raise _unreadable(job_set, f"{FILE_ANNOTATION}: {first_mistake(error)}") from None
 
 
 def get_hours_sec(job_set: Found) -> int:

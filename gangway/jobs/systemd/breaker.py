@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.first_error import first_wrong
 from gangway.images.specs import HELD_OBJECT
 from gangway.jobs.systemd.state import JobState
 from gangway.runs.run_store import NodeRecord, RunStore, StoreFailedError, bucket_region, object_store, runs_url
 from gangway.stacks.base.registry import load_adapter, providers_with_adapter
+from gangway.trainer.core.validation import first_mistake
 
 FOLDER = "breaker/"
 _MAX_BYTES = 65_536
@@ -60,7 +60,7 @@ class Breaker:
         except ValidationError as error:
             raise InputError(
                 f"{self.url}/{HELD_OBJECT}",
-                f"not written by this version's nodes: {first_wrong(error)}",
+                f"not written by this version's nodes: {first_mistake(error)}",
                 fix=f"check who else writes there; `gangway breaker reset {self.stack}` lets the groups launch again",
             ) from None
 

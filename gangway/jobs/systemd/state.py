@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.first_error import first_wrong
 from gangway.components.core.visible import visible
 from gangway.images.shell import CONTAINER_NAME
 from gangway.runs.run_folders import STATS
@@ -25,6 +24,7 @@ from gangway.runs.run_store import EndedRecord, RunStore, StoreFailedError, read
 from gangway.trainer.config.values.control import SWITCH_FILE, ControlSettings
 from gangway.trainer.core.host import MODULE, program
 from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
+from gangway.trainer.core.validation import first_mistake
 from gangway.trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
 
 RECORD_FILE, PROGRESS_FILE = "run.json", "progress.json"
@@ -81,7 +81,7 @@ class JobProgress(BaseModel):
         except ValidationError as error:
             raise InputError(
                 f"{store.url}/{PROGRESS_FILE}",
-                f"not a job's progress: {first_wrong(error)}",
+                f"not a job's progress: {first_mistake(error)}",
                 fix="check who else writes there",
             ) from None
 
@@ -106,7 +106,7 @@ class JobState:
             raise InputError(store.url, str(error), fix=_FIX) from None
         except ValidationError as error:
             raise InputError(
-                f"{store.url}/{RECORD_FILE}", f"not a record: {first_wrong(error)}", fix="check who else writes there"
+                f"{store.url}/{RECORD_FILE}", f"not a record: {first_mistake(error)}", fix="check who else writes there"
             ) from None
         recorded_at = _recorded_at(record)
         is_newer = progress is not None and (recorded_at is None or progress.time > recorded_at)
