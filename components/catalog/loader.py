@@ -27,15 +27,17 @@ from pydantic import BaseModel, SkipValidation, ValidationError
 from gangway.components.catalog.geography import on_grid
 from gangway.components.catalog.prices import (
     LISTS,
+    Kind,
     MachinePrices,
     OverlayFile,
+    PriceQuote,
     ServicePrices,
     lay_over,
     newest_overlay,
     read_lists,
     read_overlay,
+    resolve_price,
 )
-from gangway.components.catalog.resolve import Kind, PriceQuote, resolve_price
 from gangway.components.catalog.schema import (
     EVERYWHERE,
     AmlfsTier,

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from gangway.components.catalog.reliability import load_reliability
-from gangway.components.catalog.resolve import KINDS
+from gangway.components.catalog.machine_facts import load_reliability
+from gangway.components.catalog.prices import KINDS
 from gangway.components.catalog.schema import Fact
-from gangway.components.estimate.data_transfer import Carried, DataAt, carried
 from gangway.components.estimate.energy import Footprint, RunHours, estimate_footprint
 from gangway.components.estimate.offers import Offer
-from gangway.components.estimate.regions import Place
+from gangway.components.estimate.regions import Carried, DataAt, Place, carried
 from gangway.components.estimate.spot import (
     RESTART_SEC,
     SAVE_SEC,

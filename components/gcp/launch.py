@@ -8,8 +8,7 @@ import pulumi
 from pulumi_gcp import compute, dns
 
 from gangway.components.catalog.schema import GcpMachineType, RoceFabric
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.gcp.capacity import Provisioning
 from gangway.components.gcp.fabric import InterfacePlan, plan_interfaces
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gangway.components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
-from gangway.components.catalog.resolve import Kind, resolve_price
+from gangway.components.catalog.prices import Kind, resolve_price
 from gangway.components.estimate.cost import (
     CostComponent,
     Declared,

@@ -9,9 +9,8 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import compute, networking
 
-from gangway.components.core.dependencies import after
 from gangway.components.core.findings import InputError
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.openstack.machine_secrets import SECRETS_TAG, SIGNATURE_TAG
 from gangway.components.openstack.tags import ROLE_TAG, tag_words
 

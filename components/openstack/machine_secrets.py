@@ -9,9 +9,8 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import identity, objectstorage
 
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
-from gangway.components.core.pinned import pinned_secret
+from gangway.components.core.lookup import pinned_secret
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.openstack.tags import header_tags
 
 RENEWED_EVERY_HOURS = 6  # each such period the first `up` signs a new URL

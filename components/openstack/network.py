@@ -8,11 +8,10 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import networking
 
-from gangway.components.core.dependencies import after
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
-from gangway.components.core.network import HeadPortsArgs, private_network
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.limits import HeadPortsArgs, private_network
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.openstack.tags import tag_words
 
 ROLES = ("fabric", "head")  # roles with a security group each: workers and the head node

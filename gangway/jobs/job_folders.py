@@ -41,7 +41,7 @@ from gangway.jobs.base import (
     region_findings,
     unreadable,
 )
-from gangway.jobs.data_sets import bring_data, has_data
+from gangway.jobs.copying import bring_data, has_data
 from gangway.jobs.job_folder import (
     STATE_FILE,
     ClosedError,

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gangway.components.core.findings import InputError
-from gangway.components.estimate.data_transfer import traffic_price
-from gangway.components.estimate.regions import Place, read_place
+from gangway.components.estimate.regions import Place, read_place, traffic_price
 from gangway.jobs.base import (
     Engine,
     JobStatus,

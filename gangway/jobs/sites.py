@@ -11,9 +11,8 @@ from math import inf
 from gangway.components.catalog.loader import Catalog
 from gangway.components.catalog.schema import MachineType, Region
 from gangway.components.core.findings import InputError
-from gangway.components.estimate.data_transfer import DataAt, carried
 from gangway.components.estimate.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
-from gangway.components.estimate.regions import Place, read_place
+from gangway.components.estimate.regions import DataAt, Place, carried, read_place
 from gangway.jobs.base import Engine, JobStatus, Room, refusals
 from gangway.jobs.job_folders import FolderEngine
 from gangway.stacks.base.registry import get_provider

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import all_visible, leaves, visible
+from gangway.components.core.safe_text import all_visible, leaves, visible
 from gangway.runs.signatures import UNSIGNED, ForgedError, Signature, get_signature
 from gangway.trainer.core.host import program
 from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, check_reachable, read_file, read_regular

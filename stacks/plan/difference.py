@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gangway.components.catalog.replaces import Changed, load
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.pinned import STASH
+from gangway.components.core.lookup import STASH
 from gangway.components.core.retention import refusal
-from gangway.components.core.visible import all_visible
+from gangway.components.core.safe_text import all_visible
 from gangway.components.estimate.cost import foreign_note
 from gangway.stacks.base.ownership import check_addresses
 from gangway.stacks.base.provider import Provider

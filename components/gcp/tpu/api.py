@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from gangway.components.core.findings import GangwayError
-from gangway.components.core.http_reply import Reply
+from gangway.components.core.http_session import Reply
 
 GOOGLE_API_URL = "https://tpu.googleapis.com"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"

@@ -226,7 +226,7 @@ def _print_move(moved: "MoveResult") -> None:
     if (copy := moved.copied) is None or moved.move is None:
         _print_err("already moved earlier")
         return
-    from gangway.components.core.visible import visible
+    from gangway.components.core.safe_text import visible
 
     _print_err(f"{_copy_text(copy, 'of the run')}; {_cost_text(moved.move)}")
     if copy.left_out:
@@ -519,7 +519,7 @@ def _show_record(record: "JobRecord") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from gangway.components.core.visible import visible
+    from gangway.components.core.safe_text import visible
     from gangway.render.rendering import number, unit_text
 
     table = Table()

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from gangway.components.catalog.power import load_power
+from gangway.components.catalog.machine_facts import load_power
 from gangway.components.catalog.schema import Fact, Region
-from gangway.components.estimate.data_transfer import Carried
 from gangway.components.estimate.offers import Offer
 from gangway.components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words
-from gangway.components.estimate.regions import Why
+from gangway.components.estimate.regions import Carried, Why
 from gangway.finops.quotes.move_tables import AdviceGiven, advice_json, advice_lines, route_row
 
 if TYPE_CHECKING:

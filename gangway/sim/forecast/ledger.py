@@ -19,7 +19,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, T
 from pydantic import model_validator as validator
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.components.core.whole_files import append_line, complete_lines, cut_half_line, half_line, lock
 from gangway.sim.forecast.accuracy import FEWEST, Accuracy, Drift, Judged, Skill, accuracy, detect, deviates, skill
 from gangway.sim.forecast.forecaster import Forecast, Setting

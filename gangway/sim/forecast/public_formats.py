@@ -23,7 +23,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.foreign_files import foreign_file
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.sim.forecast.series import YEARS, Series, check_number, file_text, in_years, parse_series
 from gangway.trainer.core.validation import first_mistake
 

@@ -6,8 +6,8 @@ from typing import Any
 import pulumi
 import pulumi_openstack as openstack
 
+from gangway.components.core.keys import signing_key
 from gangway.components.core.lookup import Lookup, look_up
-from gangway.components.core.signing_key import signing_key
 from gangway.components.estimate.cost import CostComponent, Declared
 from gangway.components.openstack.pricing import price_resources
 from gangway.components.openstack.tags import tag_words

@@ -20,7 +20,7 @@ from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, find_cli, project_dir, read_project, write_project
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id, stack_name
 from gangway.components.core.findings import InputError
-from gangway.components.core.signing_key import new_signing_key, public_half
+from gangway.components.core.keys import new_signing_key, public_half
 from gangway.runs.run_store import RunFailedError, StoreFailedError
 from gangway.runs.signatures import read_private_key, sign
 from gangway.stacks.config.stack_config import StackConfig
