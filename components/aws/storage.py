@@ -68,7 +68,6 @@ def _running(fsx: Any, file_system_id: str) -> list[str]:
 
 
 def _wait(fsx: Any, file_system_id: str, task: str, until: float, poll_sec: float) -> Mapping[str, Any]:
-    """Wait for the task. Reports progress on standard output, which Pulumi shows."""
     reported_at = -SAY_SEC
     while True:
         (found,) = fsx.describe_data_repository_tasks(TaskIds=[task])["DataRepositoryTasks"]

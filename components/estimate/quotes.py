@@ -172,7 +172,6 @@ def _estimate_stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate
 
 
 def _rate(offer: Offer, job: Job) -> Rate | None:
-    """The published rate, else the given one, else the catalogue's assumption."""
     if offer.interruptions is not None and offer.interruptions.value is None and job.interruptions is not None:
         return Fact[float](value=job.interruptions, source="as given: nobody publishes it", confidence="stated")
     return offer.rate

@@ -219,7 +219,6 @@ def _boot_disk(launch: NodeLaunch, machine: GcpMachineType) -> compute.InstanceT
 
 
 def _interface(interface: InterfacePlan, launch: NodeLaunch) -> compute.InstanceTemplateNetworkInterfaceArgs:
-    """No access configuration: no external address."""
     return compute.InstanceTemplateNetworkInterfaceArgs(
         subnetwork=launch.subnet_ids.apply(lambda ids: ids[interface.index]), nic_type=interface.nic_type
     )

@@ -112,7 +112,6 @@ def _series(stack: str, metric: str, suffix: str = "") -> str:
 
 
 def _lines(stack: str, metric: str, window: str) -> str:
-    """Lines in a window; no result if there were none."""
     return f"sum(increase({_series(stack, metric)}[{window}]))"
 
 

@@ -50,7 +50,6 @@ def price_resources(
 def _by_type(
     resources: Sequence[Declared], suffix: str, price: Callable[[Declared], Iterable[CostComponent]]
 ) -> Iterable[CostComponent]:
-    """The lines of all resources whose type ends so."""
     for resource in resources:
         if resource.type.endswith(suffix):
             yield from of_resources(price(resource), resource)

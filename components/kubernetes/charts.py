@@ -47,10 +47,7 @@ def kueue(spec: ClusterSpec, rungs: int) -> Chart:
 
 
 def kueue_config(spec: ClusterSpec, rungs: int) -> dict[str, Any]:
-    """Kueue's own configuration, which replaces all of the chart's.
-
-    `rungs`: the autoscaler tries one after the other before the job is requeued and releases its quota.
-    """
+    """Kueue's own configuration, which replaces the chart's. `rungs`: tried in turn before the job is requeued."""
     fair: dict[str, Any] = {"fairSharing": {}} if spec.fair_sharing else {}
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",

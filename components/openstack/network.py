@@ -43,9 +43,7 @@ def plan_rules(
     service_cidrs: Sequence[str] = (),
     dns_nameservers: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
-    """All rules of the firewall. `egress`: `endpoints` allows only `service_cidrs`; `dns_nameservers`: empty for the
-    network's own.
-    """
+    """The rules. `egress`: `endpoints` allows only `service_cidrs`; `dns_nameservers`: empty for the network's own."""
     rules = [Rule("self", "fabric", "ingress", "fabric")]
     if head is not None:
         rules += [

@@ -473,5 +473,4 @@ def _shape(args: TpuVmArgs) -> tpu.V2VmAcceleratorConfigArgs | None:
 
 
 def _addresses(endpoints: Sequence[tpu.outputs.V2VmNetworkEndpoint] | None) -> list[str]:
-    """In the order of the hosts; empty in a preview."""
     return [endpoint.ip_address for endpoint in endpoints or [] if endpoint.ip_address]
