@@ -18,7 +18,8 @@ MAX_LOOP_LINES = 200
 FOR_STACKS = tuple(
     f"gangway.trainer.{name}"
     for name in (
-        *("config.", "records.", "core.errors.EXIT_", "core.errors.as_keys", "core.regular_files.", "core.console."),
+        *("config.", "records.", "core.errors.EXIT_", "core.errors.as_keys", "core.errors.REFUSED", "core.validation."),
+        *("core.regular_files.", "core.console."),
         *("core.host.COMMANDS", "core.host.MODULE", "core.host.program"),
         "launch.failures.lines_of_nodes",  # `gangway job`
         *(

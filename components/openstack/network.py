@@ -12,7 +12,7 @@ from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import HeadPortsArgs, private_network
 from gangway.components.core.outputs import after, register_outputs
-from gangway.components.openstack.tags import tag_words
+from gangway.components.core.tags import tag_words
 
 ROLES = ("fabric", "head")  # roles with a security group each: workers and the head node
 ANYWHERE = "0.0.0.0/0"

@@ -15,17 +15,18 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
 from gangway.components.core.findings import InputError
-from gangway.jobs.job_folder import JobFolder
+from gangway.components.core.whole_files import lock
+from gangway.jobs.job_folder import JobFolder, OwnJobFolder, make_shared
 from gangway.jobs.run_folder import (
     CopyDamagedError,
     FileMetadata,
@@ -36,6 +37,7 @@ from gangway.jobs.run_folder import (
     remove_others,
 )
 from gangway.runs.run_store import object_store
+from gangway.stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -44,12 +46,6 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
     from gangway.jobs.run_folder import FolderStore
-from contextlib import suppress
-from typing import IO, TYPE_CHECKING
-
-from gangway.components.core.whole_files import lock
-from gangway.jobs.job_folder import OwnJobFolder, make_shared
-from gangway.stacks.config.job_file import JobFile
 
 MANIFEST = ".gangway-copied.json"
 _PART_BYTES = 8 << 20

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.whole_files import make_folder, write_whole
 from gangway.components.estimate.cost import foreign_note
-from gangway.render.rendering import Cell, Sources, duration, kimg_text, moment, number, render_template
+from gangway.render.drawing import BAR, DARK, LIGHT, PANEL_INCHES, ROW_INCHES, Theme, draw, name_rows
+from gangway.render.rendering import Cell, Sources, duration, kimg_text, moment, number, render_template, unit_text
 from gangway.report.decisions import find_decided
 from gangway.runs.run_folders import hints, not_sealed
 from gangway.runs.signatures import UNSIGNED
@@ -24,16 +30,6 @@ from gangway.trainer.records.run_record import RunRecord
 
 if TYPE_CHECKING:
     from gangway.sandbox.rows import SandboxRow
-import math
-from collections.abc import Callable, Iterator
-from itertools import groupby
-from typing import Final, Literal
-
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-
-from gangway.render.drawing import BAR, DARK, LIGHT, PANEL_INCHES, ROW_INCHES, Theme, draw, name_rows
-from gangway.render.rendering import unit_text
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _SEVERITIES = ("error", "warning", "info")

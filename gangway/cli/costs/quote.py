@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gangway.components.estimate.offers import Carrier, Offer
     from gangway.components.estimate.quotes import Job, Sort
     from gangway.components.estimate.regions import DataAt, RegionLimits
-    from gangway.finops.quotes.move_tables import AdviceGiven
+    from gangway.finops.quotes.quote_tables import AdviceGiven
     from gangway.finops.quotes.tco_tables import Tco
     from gangway.stacks.base.provider import Provider
 
@@ -122,7 +122,7 @@ def _advice(
 ) -> "AdviceGiven":
     from gangway.components.estimate.move_cost import Luggage, advise
     from gangway.components.estimate.regions import Place, traffic_price
-    from gangway.finops.quotes.move_tables import AdviceGiven
+    from gangway.finops.quotes.quote_tables import AdviceGiven
 
     here = next((offer for offer in offers if offer.label == label.rstrip("*")), None)
     if here is None:

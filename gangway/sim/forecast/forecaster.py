@@ -5,11 +5,12 @@ Forecast and back-test share one code path, so the back-test judges what is publ
 
 import math
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from math import inf
-from typing import TYPE_CHECKING, Final
+from datetime import datetime, timedelta
+from math import inf, nan
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from gangway.components.core.findings import InputError
 from gangway.sim.forecast.accuracy import FEWEST, Accuracy, Drift, Judged, Skill, accuracy, detect, deviates, skill
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
     Integers = npt.NDArray[np.int64]
-from collections.abc import Mapping
-from datetime import datetime
-from math import nan
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 

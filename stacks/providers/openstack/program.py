@@ -8,9 +8,9 @@ import pulumi_openstack as openstack
 
 from gangway.components.core.keys import signing_key
 from gangway.components.core.lookup import Lookup, look_up
+from gangway.components.core.tags import tag_words
 from gangway.components.estimate.cost import CostComponent, Declared
 from gangway.components.openstack.pricing import price_resources
-from gangway.components.openstack.tags import tag_words
 from gangway.stacks.base.ownership import Owner, check_unclaimed
 from gangway.stacks.base.shared import get_machine, get_price
 from gangway.stacks.config.stack_config import StackConfig
