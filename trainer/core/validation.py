@@ -40,7 +40,9 @@ class Mistake(NamedTuple):
     @property
     def summary(self) -> str:
         """The problem in one line, to quote in another message."""
-        return f"{self.problem}; allowed: {self.allowed}" if self.allowed and self.problem == REFUSED else self.problem
+        if self.problem == REFUSED and self.allowed:
+            return f"{self.problem}; allowed: {self.allowed}"
+        return self.problem.removeprefix("is ")
 
     def __str__(self) -> str:
         return f"{self.path}: {self.summary}" if self.path else self.summary

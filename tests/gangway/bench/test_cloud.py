@@ -431,4 +431,4 @@ def test_who_wants_nodes_to_stay_is_heeded(written: Written) -> None:
 def test_a_provider_that_nobody_knows_is_a_mistake_with_its_place(written: Written) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         written("aws-g5-dev", **{"provider": "asw"})
-    assert "gangway:provider: not one of the allowed words" in str(caught.value.exceptions[0])
+    assert "gangway:provider: not an accepted value" in str(caught.value.exceptions[0])

@@ -172,7 +172,7 @@ def test_a_missing_key_has_no_value() -> None:
 def test_an_error_of_the_whole_document_has_no_path() -> None:
     found = _mistake("{")
     assert found.within("job.json") == "job.json"
-    assert str(found).startswith("is not JSON: line 1")
+    assert str(found).startswith("not JSON: line 1")
 
 
 def test_a_rule_names_the_problem_or_what_is_allowed_and_the_fix() -> None:
