@@ -9,13 +9,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-import pulumi
-
-from gangway.components.core.lookup import pinned_secret
-
 if TYPE_CHECKING:
-    import pulumi
-
+    import pulumi  # queues need no Pulumi
 
 KEY_USES: Mapping[str, str] = {
     "member-key": "By this the nodes of the job know each other",
@@ -28,8 +23,8 @@ KEY_USES: Mapping[str, str] = {
 class SigningKey(NamedTuple):
     """`pem`: the private key, a secret. `public`: the public key, for verifiers."""
 
-    pem: pulumi.Output[str]
-    public: pulumi.Output[str]
+    pem: "pulumi.Output[str]"
+    public: "pulumi.Output[str]"
 
 
 def new_signing_key() -> str:
@@ -52,6 +47,10 @@ def public_half(pem: str) -> str:
 
 def signing_key(stack: str) -> SigningKey:
     """A stack's key."""
+    import pulumi
+
+    from gangway.components.core.lookup import pinned_secret
+
     # Only the private key is stored: a public one would differ in every plan, which has no state.
     pem = pinned_secret(f"{stack}-signing-key", "pem", new_signing_key(), 0)
     return SigningKey(pem, pulumi.Output.unsecret(pem.apply(public_half)))
@@ -87,7 +86,7 @@ def new_member_key(job: str) -> str:
 
 def member_key(stack: str, refresh: int = 0) -> "pulumi.Output[str]":
     """A stack's key, a secret. Another `refresh` makes another key, which reaches nodes when they start."""
-    from gangway.components.core.lookup import pinned_secret  # loads Pulumi, which queues do not need
+    from gangway.components.core.lookup import pinned_secret
 
     return pinned_secret(f"{stack}-member-key", "pem", new_member_key(stack), refresh)
 

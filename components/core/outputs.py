@@ -1,7 +1,7 @@
-"""A component's outputs, and the order of creation and deletion that an output carries to its consumers.
+"""A component's outputs, and the order that one carries: what it waits for is created first and deleted last.
 
 Pulumi knows only references and `depends_on`, which is not passed to a component's children: a value that waits carries
-the order between components too.
+the order to its consumers in other components too.
 """
 
 from inspect import get_annotations
@@ -9,20 +9,12 @@ from typing import TypeVar
 
 import pulumi
 
-__all__ = ["register_outputs"]
+Value = TypeVar("Value")
 
 
 def register_outputs(component: pulumi.ComponentResource) -> None:
     """Register what its class annotates, all of which `__init__` has assigned."""
     component.register_outputs({name: getattr(component, name) for name in get_annotations(type(component))})
-
-
-# Order of creation and deletion: what another resource needs is created before it and deleted after it.
-#
-# Pulumi knows only references and `depends_on`. A value that waits carries the order to its consumers, also between
-# components, where `depends_on` does not reach: it is not passed to a component's children.
-
-Value = TypeVar("Value")
 
 
 def after(value: pulumi.Input[Value], *others: pulumi.CustomResource | pulumi.Output[str]) -> pulumi.Output[Value]:
