@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
     Integers = npt.NDArray[np.int64]
-    import numpy as np
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
-    Integers = npt.NDArray[np.int64]
 
 
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
