@@ -8,7 +8,7 @@ import torch
 
 from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics import inception
-from tools.bench.speed import write_random_weights
+from tools.bench.feature_speed import write_random_weights
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from gangway.trainer.distributed.world import World
 from gangway.trainer.metrics import scores
 from gangway.trainer.metrics.collect import FeatureSet, collect, frechet_distance
 from gangway.trainer.metrics.inception import InceptionFeatures
-from tools.bench.speed import RANDOM_WEIGHTS
+from tools.bench.feature_speed import RANDOM_WEIGHTS
 
 NUM = 20
 

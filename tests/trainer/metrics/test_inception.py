@@ -14,7 +14,7 @@ from gangway.trainer.metrics.inception import (
     _resize_like_tensorflow,
     reference_network,
 )
-from tools.bench.speed import RANDOM_WEIGHTS
+from tools.bench.feature_speed import RANDOM_WEIGHTS
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,7 @@ from gangway.trainer.metrics.c3d import C3D_WEIGHTS
 from gangway.trainer.metrics.inception import INCEPTION, InceptionFeatures
 from gangway.trainer.metrics.metric_registry import check_applies
 from gangway.trainer.metrics.weights import load_tensors
-from tools.bench.speed import RANDOM_WEIGHTS
+from tools.bench.feature_speed import RANDOM_WEIGHTS
 
 CPU = torch.device("cpu")
 
