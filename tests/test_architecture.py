@@ -152,7 +152,7 @@ def test_what_stands_alone_at_the_roots() -> None:
     }
     assert roots == {
         "components": {"__init__"},
-        "gangway": {"__init__", "__main__", "entry", "sessions"},
+        "gangway": {"__init__", "__main__", "entry"},
         "trainer": {"__init__", "__main__"},
     }
 
