@@ -141,8 +141,8 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
         case "value_error" if isinstance(own := context.get("error"), InputError):
             # Raised by a validator, with a place relative to its value.
             return own.within(where, joint="." if loc and own.place else "")
-        case "literal_error" | "enum" | "union_tag_invalid" | "rule" | "value_error" as kind:
-            found = describe_value(detail, where + ".kind" * (kind == "union_tag_invalid"))
+        case "literal_error" | "enum" | "union_tag_invalid" | "rule" | "value_error":
+            found = describe_value(detail, where)
             given = found.value if loc else None  # without a path the value is the whole file
             place = found.path.removesuffix(": ")
             return InputError(place, found.problem, value=given, allowed=found.allowed, fix=found.fix)

@@ -102,7 +102,8 @@ def describe_value(detail: ErrorDetails, path: str, field: FieldInfo | None = No
         allowed, _, own = detail["msg"].removeprefix("Value error, ").partition("; ")
         return Mistake(path, REFUSED if own else allowed, value, allowed if own else "", own or fix or "correct it")
     if kind in _WORDS:
-        value = context.get("tag", value)
+        if "tag" in context:  # of a union, whose key is given in quotes
+            path, value = ".".join(filter(None, (path, context["discriminator"].strip("'")))), context["tag"]
         words = str(context.get("expected") or context.get("expected_tags")).replace("'", "")
         near = nearest(value, re.split(", | or ", words)) if isinstance(value, str) else ""
         fix = f"did you mean {near!r}?" if near else fix or "choose one of the allowed values"

@@ -1,14 +1,13 @@
-"""Scheduling policies: their interface, and the registry.
+"""The interface of scheduling policies, and their registry. A new one is a class with `name` and `decide`, known only to
+the registry.
 
-A new one is a class with `name` and `decide`:
+    class LastComeFirst(Policy):
+        name = "lcfs"
 
-class LastComeFirst(Policy):
-    name = "lcfs"
-
-    def decide(self, view):
-        grants = view.running()
-        start_in_order(grants, view, sorted(view.waiting(), key=lambda job: -job.ask.submit_sec))
-        return grants
+        def decide(self, view):
+            grants = view.running()
+            start_in_order(grants, view, sorted(view.waiting(), key=lambda job: -job.ask.submit_sec))
+            return grants
 """
 
 import heapq
