@@ -1,5 +1,5 @@
-"""The interface of scheduling policies, and their registry. A new one is a class with `name` and `decide`, known only to
-the registry.
+"""The interface of scheduling policies, and their registry. A new one is a class with `name` and `decide`, known only
+to the registry.
 
     class LastComeFirst(Policy):
         name = "lcfs"
