@@ -1,5 +1,5 @@
 """GpuNodePool: GPU nodes with their NICs, one group per rung. Lower rungs start empty and are filled by the head node
-(`gangway.components.gcp.node_pool`); `up` does not change their size. A flex-start rung gets its nodes by a resize
+(`FallbackConfig`); `up` does not change their size. A flex-start rung gets its nodes by a resize
 request; replace an expired one with `pulumi up --replace`. GroupTag: for IAM conditions on the groups.
 """
 

@@ -1,7 +1,7 @@
 """The engine `local`: jobs on this machine, one at a time, in a folder. Each has a process that waits for its turn,
 runs the job and outlives the terminal (`gangway.jobs.local.runner`); there is no daemon.
 
-    FOLDER                        locked by the running job: `gangway.jobs.local.engine`
+    FOLDER                        locked by the running job: `Turn`
     FOLDER/<id>/alive             locked by the job's process
     FOLDER/<id>/exit-code         START CODE of the last start, and no-room while nothing else can be written
     FOLDER/<id>/spent.json        failures and spontaneous interruptions so far
