@@ -24,8 +24,8 @@ from gangway.jobs.base import (
 from gangway.jobs.copying import Copied, copy_run
 from gangway.jobs.job_folders import FolderEngine
 from gangway.jobs.migration import MoveRecord
-from gangway.jobs.registry import get_engine, movable
 from gangway.jobs.run_folder import RunFolder
+from gangway.jobs.sites import get_engine, movable
 from gangway.stacks.config.job_file import JobFile
 
 
