@@ -172,7 +172,7 @@ MISTAKES = {
     ),
     "a way out that is none": (
         lambda v: v.update({"gangway:network": {"egress": "natt"}}), "gangway:network.egress", "natt",
-        "'endpoints' or 'nat'", "did you mean 'nat'?",
+        "endpoints or nat", "did you mean 'nat'?",
     ),
     "another cloud": (
         lambda v: v.update({"gangway:provider": "asw"}), "gangway:provider", "asw", "'aws'", "did you mean 'aws'?",
