@@ -168,14 +168,16 @@ MISTAKES = {
         "leave it out: only kind: spot has it",
     ),
     "a file system of another kind": (
-        section("storage", kind="luster"), "gangway:storage.kind", "luster", "lustre, filestore or manila", "did you mean 'lustre'?",
+        section("storage", kind="luster"), "gangway:storage.kind", "luster", "lustre, filestore or manila",
+        "did you mean 'lustre'?",
     ),
     "a way out that is none": (
         lambda v: v.update({"gangway:network": {"egress": "natt"}}), "gangway:network.egress", "natt",
         "endpoints or nat", "did you mean 'nat'?",
     ),
     "another cloud": (
-        lambda v: v.update({"gangway:provider": "asw"}), "gangway:provider", "asw", "aws, gcp, azure", "did you mean 'aws'?",
+        lambda v: v.update({"gangway:provider": "asw"}), "gangway:provider", "asw", "aws, gcp, azure",
+        "did you mean 'aws'?",
     ),
     "nobody who pays": (
         lambda v: v.update({"gangway:tags": {"team": "ml"}}), "gangway:tags", {"team": "ml"}, "team and cost_center",
