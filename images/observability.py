@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gangway.components.core.query_text import google_filter_text
+from gangway.components.core.safe_text import google_filter_text
 from gangway.images.render import template_environment
 
 PREFIX = "gangway_trainer_"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pulumi
 
-from gangway.components.kubernetes.queues import QUEUE
+from gangway.components.kubernetes.charts import QUEUE
 from gangway.stacks.base.extras import missing_extra
 from gangway.stacks.base.provider import Program
 from gangway.stacks.base.registry import get_provider

@@ -11,7 +11,7 @@ from google.protobuf import json_format  # type: ignore[import-untyped]  # ships
 from pulumi.runtime import mocks, register_stack_transformation, rpc, settings
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.pinned import STASH
+from gangway.components.core.lookup import STASH
 from gangway.stacks.base.ownership import READ_STATE
 
 # Outputs that other resources or the exports read; a plan uses references for them.

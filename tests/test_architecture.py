@@ -18,7 +18,8 @@ MAX_LOOP_LINES = 200
 FOR_STACKS = tuple(
     f"gangway.trainer.{name}"
     for name in (
-        *("config.", "records.", "core.errors.EXIT_", "core.errors.as_keys", "core.regular_files.", "core.console."),
+        *("config.", "records.", "core.errors.EXIT_", "core.errors.as_keys", "core.errors.REFUSED", "core.validation."),
+        *("core.regular_files.", "core.console."),
         *("core.host.COMMANDS", "core.host.MODULE", "core.host.program"),
         "launch.failures.lines_of_nodes",  # `gangway job`
         *(
@@ -107,7 +108,7 @@ def test_every_import_begins_with_gangway() -> None:
 
 def test_images_import_templates_the_job_words_of_queries_and_nothing_else() -> None:
     allowed = of("jinja2", "zopfli", "gangway.images", *sys.stdlib_module_names)
-    words = under(("gangway.components.core.job.", "gangway.components.core.query_text."))
+    words = under(("gangway.components.core.job.", "gangway.components.core.safe_text."))
     # Of the distribution that the controller of a Slurm runs on.
     scaler, aws = REPO / "images/node/aws/slurm_scaler.py", of("boto3", "botocore")
     others = [path for path in below("images") if path != scaler]
@@ -151,7 +152,7 @@ def test_what_stands_alone_at_the_roots() -> None:
     }
     assert roots == {
         "components": {"__init__"},
-        "gangway": {"__init__", "__main__", "entry", "sessions"},
+        "gangway": {"__init__", "__main__", "entry"},
         "trainer": {"__init__", "__main__"},
     }
 

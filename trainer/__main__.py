@@ -36,9 +36,10 @@ from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from gangway.trainer.control.flags import add_control, parse_control, parse_reading, with_shares
 from gangway.trainer.core import errors
 from gangway.trainer.core.console import flush_output, output_failed, refuse, warn
-from gangway.trainer.core.errors import LoneError, TrainerError, WorkerFailedError, from_validation
+from gangway.trainer.core.errors import LoneError, TrainerError, WorkerFailedError
 from gangway.trainer.core.host import COMMANDS, program, wait_passively
 from gangway.trainer.core.regular_files import check_creatable, check_working_directory, file_problem
+from gangway.trainer.core.validation import from_validation
 from gangway.trainer.distributed.ranks import Ranks
 from gangway.trainer.power.limits import add_power, power_asked
 

@@ -18,8 +18,7 @@ from gangway.components.aws.identity import (
     trust,
 )
 from gangway.components.aws.launch import root_volume
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.kubernetes.charts import AUTOSCALER_ACCOUNT, SYSTEM
 from gangway.components.kubernetes.spec import POOL_LABEL
 

@@ -14,9 +14,8 @@ from gangway.components.core.capacity import RungPlan
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import OPEN_FILES
 from gangway.components.kubernetes import charts
-from gangway.components.kubernetes.charts import SYSTEM, Chart
+from gangway.components.kubernetes.charts import SYSTEM, Chart, tolerations
 from gangway.components.kubernetes.namespaces import RunVolume
-from gangway.components.kubernetes.queues import tolerations
 from gangway.components.kubernetes.spec import (
     EFA,
     GPU,

@@ -7,9 +7,8 @@ import pulumi
 from pulumi_aws import iam, kms, ssm
 
 from gangway.components.aws.alarms import events_group
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
-from gangway.components.core.signing_key import KEY_USES
+from gangway.components.core.keys import KEY_USES
+from gangway.components.core.outputs import after, register_outputs
 
 # Time to notice that encrypted data is still needed after a destroy; KMS allows 7 to 30.
 DELETION_DAYS = 30

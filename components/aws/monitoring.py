@@ -19,7 +19,7 @@ from gangway.components.aws.alarms import (
 from gangway.components.aws.identity import get_account, get_partition
 from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
-from gangway.components.core.query_text import alarm_rule_text, insights_text
+from gangway.components.core.safe_text import alarm_rule_text, insights_text
 
 COLUMNS = 24
 PERIOD_SEC = 60

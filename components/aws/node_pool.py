@@ -323,7 +323,7 @@ def _last_checkpoint() -> autoscaling.GroupInitialLifecycleHookArgs:
 
 class EfaNodePool(pulumi.ComponentResource):
     """GPU nodes with EFA, filled from the capacity ladder in order. `destroy` waits for the nodes' last checkpoints:
-    pass values that outlive them (`gangway.components.core.dependencies`), as NodeIdentity and TrainingNetwork provide.
+    pass values that outlive them (`gangway.components.core.outputs`), as NodeIdentity and TrainingNetwork provide.
     """
 
     group_names: pulumi.Output[list[str]]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from gangway.components.catalog.loader import Catalog
-from gangway.components.catalog.resolve import PriceQuote
+from gangway.components.catalog.prices import PriceQuote
 from gangway.components.catalog.schema import EfaFabric, MachineType
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.cost import (

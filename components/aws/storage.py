@@ -9,12 +9,11 @@ from pulumi_aws import cloudwatch, ecr, fsx, s3
 from gangway.components.aws.last_export import LastExport
 from gangway.components.catalog.loader import load
 from gangway.components.catalog.schema import LustreOffer
-from gangway.components.core.dependencies import after, resources_of
 from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError
 from gangway.components.core.image import CACHE_TAG, CONTENT_PREFIX
 from gangway.components.core.limits import check_tier, nearest_number
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs, resources_of
 from gangway.components.estimate.storage_sizes import fsx_sizes_around, fsx_steps, refuse_size
 
 # Links to S3 need Lustre 2.12 or newer, and a scratch file system defaults to 2.10; metadata configuration needs 2.15.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangway.components.core.public_names import importer
+from gangway.components import importer
 
 if TYPE_CHECKING:
     from gangway.components.azure.aks import AksCluster as AksCluster

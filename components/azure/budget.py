@@ -11,8 +11,7 @@ from pulumi_azure_native import consumption, logic
 from gangway.components.azure.common import CommonArgs, common_inputs, declare_identity, replacing
 from gangway.components.azure.identity import Grantee
 from gangway.components.azure.monitoring import check_budget_emails, declare_action_group
-from gangway.components.azure.names import RANDOM_DIGITS
-from gangway.components.azure.policies import COST_READER, group_id, stop_actions
+from gangway.components.azure.policies import COST_READER, RANDOM_DIGITS, group_id, stop_actions
 from gangway.components.core.findings import InputError
 from gangway.components.core.outputs import register_outputs
 from gangway.components.core.tags import shortened

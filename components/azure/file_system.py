@@ -20,11 +20,10 @@ from gangway.components.azure.policies import (
 from gangway.components.catalog.loader import load_amlfs_subnets, load_amlfs_tiers
 from gangway.components.catalog.schema import AmlfsTier
 from gangway.components.core.blob_url import BlobUrl, read_blob_url
-from gangway.components.core.dependencies import after
 from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError, nearest
 from gangway.components.core.limits import Setting, check_tier, refuse_foreign
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.estimate.storage_sizes import GIB_PER_TIB, amlfs_largest_tib, amlfs_sizes_around, refuse_size
 
 IMPORTER_APP_ID = "4392ab71-2ce2-4b0d-8770-b352745c73f5"  # "HPC Cache Resource Provider"; object ids differ by tenant

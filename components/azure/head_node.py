@@ -23,8 +23,7 @@ from gangway.components.azure.launch import (
     security_profile,
     with_version,
 )
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.core.tags import shortened
 
 # Canonical's documentation, "Find Ubuntu images on Microsoft Azure": generation 2, for Trusted Launch.

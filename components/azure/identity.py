@@ -8,24 +8,24 @@ import pulumi
 from pulumi_azure_native import authorization, compute, keyvault, managedidentity, resources
 
 from gangway.components.azure.common import CommonArgs, common_inputs, declare_identity, heeded, replacing
-from gangway.components.azure.names import RANDOM_DIGITS, guid
 from gangway.components.azure.policies import (
     ACR_PULL,
     BLOB_READER,
     KEY_USER,
     LOG_WRITER,
+    RANDOM_DIGITS,
     RUN_WRITER_ACTIONS,
     SECRET_USER,
     container_id,
     get_account,
     group_id,
+    guid,
     head_actions,
     node_actions,
     role_id,
 )
 from gangway.components.core.blob_url import read_blob_url
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.core.settling import Settling
 from gangway.components.core.tags import shortened
 
@@ -35,7 +35,7 @@ SECRET, SIGNING_SECRET = "member-key", "signing-key"
 
 
 class MemberKeyVaultArgs(CommonArgs):
-    """Inputs of MemberKeyVault. `pem` is `gangway.components.core.member_key`'s, `signing_pem` `.signing_key`'s;
+    """Inputs of MemberKeyVault. `pem` is `gangway.components.core.keys`'s, `signing_pem` `.signing_key`'s;
     `tenant_id` is the directory that the vault trusts; `subnet_id` needs the service endpoint Microsoft.KeyVault, as
     TrainingNetwork's has.
     """

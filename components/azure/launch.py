@@ -187,7 +187,6 @@ def plan_security(
 
 
 def _choose_setting(what: str, wanted: bool | None, offered: bool | None, machine_type: str, *, unknown: bool) -> bool:
-    """What is wanted if it is supported; by default what is offered, or `unknown` if undocumented."""
     if wanted and offered is False:
         fix = f"remove {what.rpartition('.')[2]}"
         raise InputError(what, f"{machine_type} does not have it", value=wanted, allowed="false", fix=fix)

@@ -11,10 +11,9 @@ from pulumi_azure_native import network, privatedns
 
 from gangway.components.azure.common import CommonArgs, common_inputs, replacing
 from gangway.components.azure.storage import declare_flow_log, plan_watcher
-from gangway.components.core.dependencies import after
 from gangway.components.core.fields import Egress
-from gangway.components.core.network import HeadPortsArgs, private_network
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.limits import HeadPortsArgs, private_network
+from gangway.components.core.outputs import after, register_outputs
 
 # Azure Bastion documentation, "Subnet": at least a /26, with this name.
 BASTION_PREFIX, BASTION_SUBNET = 26, "AzureBastionSubnet"

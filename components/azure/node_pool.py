@@ -1,5 +1,5 @@
 """IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung, filled by the head node
-(`gangway.components.azure.fallback`). Azure's provider sends the last known size with any change: use `up --refresh`.
+(`gangway.components.azure.capacity`). Azure's provider sends the last known size with any change: use `up --refresh`.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from gangway.components.azure.capacity import (
     check_infiniband,
     check_ladder,
     check_proximity,
+    plan_fallback,
     plan_scale_set,
     rung_zones,
 )
 from gangway.components.azure.common import CommonArgs, common_inputs, replacing
 from gangway.components.azure.fabric import is_isolated_rung
-from gangway.components.azure.fallback import plan_fallback
 from gangway.components.azure.launch import (
     Image,
     NodeLaunch,
@@ -31,7 +31,7 @@ from gangway.components.azure.launch import (
     vm_profile,
     with_version,
 )
-from gangway.components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
+from gangway.components.azure.policies import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import AzureMachineType
 from gangway.components.core.capacity import RungPlan, plan_ladder, rung_from_args
@@ -137,7 +137,7 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
 class IbNodePool(pulumi.ComponentResource):
     """GPU nodes with InfiniBand, filled from the capacity ladder in order. `launch_template_ids` are the scale sets'
     ids: a scale set is its own template. `interfaces_per_node` counts the Ethernet NIC and the InfiniBand adapters.
-    `fallback_config` is JSON for the head node (`gangway.components.azure.fallback.FallbackConfig`).
+    `fallback_config` is JSON for the head node (`gangway.components.azure.capacity.FallbackConfig`).
     """
 
     group_names: pulumi.Output[list[str]]

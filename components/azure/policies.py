@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from uuid import UUID, uuid5
 
-from gangway.components.azure.fallback import HEAD_ACTIONS
+from gangway.components.azure.capacity import HEAD_ACTIONS
 from gangway.components.core.blob_url import BlobUrl
 from gangway.components.core.findings import InputError
 
@@ -151,3 +152,27 @@ def stop_actions(*, clusters: bool = False) -> tuple[str, ...]:
         return (f"{_CLUSTER}/read", f"{_CLUSTER}/stop/action")
     head = ("Microsoft.Compute/virtualMachines/read", "Microsoft.Compute/virtualMachines/deallocate/action")
     return (f"{_SET}/read", f"{_SET}/write", *head)
+
+
+# Names in Azure's form, stable per stack, and GUIDs. Pulumi appends eight random hex digits to a logical name and
+# ignores Azure's rules, so it must fit; the digits avoid names of destroyed stacks (retained runs, deleted vaults).
+
+RANDOM_DIGITS = 8  # Pulumi's suffix of a logical name
+NODES_TAG, LEAST_NODES_TAG, RUNG_TAG = "gangway-nodes", "gangway-nodes-min", "gangway-rung"
+"""Tags of a scale set for the head: its maximum nodes, the job's minimum, and its position in the ladder from 0."""
+# Any constant: names below it never collide with others'.
+_NAMESPACE = UUID("6f1f7c3e-5d0b-5b52-9d1b-7a2f0f1f4a10")
+
+
+def letters(name: str, most: int) -> str:
+    """A logical name of lowercase letters and digits, short enough for Pulumi's digits.
+
+    >>> letters("azure-ndv5-spot", 24)
+    'azurendv5spot'
+    """
+    return re.sub(r"[^a-z0-9]", "", name.lower())[: most - RANDOM_DIGITS]
+
+
+def guid(subscription_id: str, stack: str, *parts: str) -> str:
+    """The GUID of a role assignment, role or workbook of a stack: the same at every `up`."""
+    return str(uuid5(_NAMESPACE, "/".join((subscription_id, stack, *parts))))

@@ -5,7 +5,7 @@ from typing import Any
 
 from gangway.components.azure.capacity import UP_TO_ON_DEMAND
 from gangway.components.azure.fabric import is_isolated_rung
-from gangway.components.azure.names import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
+from gangway.components.azure.policies import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
 from gangway.components.catalog.loader import Catalog
 from gangway.components.estimate.cost import (
     CostComponent,

@@ -9,11 +9,9 @@ from pulumi_azure_native import containerregistry, network, storage
 
 from gangway.components.azure.common import CommonArgs, common_inputs, declare_identity, heeded, replacing
 from gangway.components.azure.identity import Grantee, KeyArgs
-from gangway.components.azure.names import letters
-from gangway.components.azure.policies import BLOB_CONTRIBUTOR, container_id
-from gangway.components.core.dependencies import after
+from gangway.components.azure.policies import BLOB_CONTRIBUTOR, container_id, letters
 from gangway.components.core.findings import InputError
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.core.settling import Settling
 
 MAX_ACCOUNT_NAME = 24

@@ -27,15 +27,17 @@ from pydantic import BaseModel, SkipValidation, ValidationError
 from gangway.components.catalog.geography import on_grid
 from gangway.components.catalog.prices import (
     LISTS,
+    Kind,
     MachinePrices,
     OverlayFile,
+    PriceQuote,
     ServicePrices,
     lay_over,
     newest_overlay,
     read_lists,
     read_overlay,
+    resolve_price,
 )
-from gangway.components.catalog.resolve import Kind, PriceQuote, resolve_price
 from gangway.components.catalog.schema import (
     EVERYWHERE,
     AmlfsTier,
@@ -57,7 +59,6 @@ from gangway.components.catalog.schema import (
 )
 from gangway.components.catalog.tables import InterruptionTable, Source, read_file, read_interruptions, with_facts
 from gangway.components.core.findings import InputError, letters_wrong, listed, nearest_hint
-from gangway.components.core.first_error import first_wrong
 
 Row = TypeVar("Row", bound=BaseModel)
 _ROOT = Path(__file__).resolve().parents[2]
@@ -249,10 +250,10 @@ def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> Mac
     try:
         return model.model_validate(row)
     except ValidationError as error:
-        wrong = first_wrong(error)
-        place = f"{row['name']}.{wrong.where}" if wrong.where else row["name"]
+        first = error.errors(include_url=False)[0]  # in pydantic's words: only a change of the catalogue meets it
+        place = ".".join(map(str, (row["name"], *first["loc"])))
         fix = "correct this row; docs/adding-a-provider.md shows an example"
-        raise InputError(f"{file}: {place}", wrong.what, fix=fix) from None
+        raise InputError(f"{file}: {place}", first["msg"].removeprefix("Value error, "), fix=fix) from None
 
 
 def _offered(folder: Path, table: str) -> dict[str, dict[str, Any]]:

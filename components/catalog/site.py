@@ -9,7 +9,7 @@ from typing import Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gangway.components.catalog.loader import PROVIDERS, load_bundled
-from gangway.components.catalog.power import load_power
+from gangway.components.catalog.machine_facts import load_power
 from gangway.components.catalog.schema import Architecture, Fact, Frozen, MachinePrice, MachineType, Region
 from gangway.components.catalog.tables import table_reader
 from gangway.components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Whole

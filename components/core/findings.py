@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Self
 
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 
 _MOST_LISTED, _FEW_LISTED = 80, 5
 

@@ -80,9 +80,7 @@ _POLL_SEC, _ASKED_SEC = 0.05, 2.0
 
 
 def lock(file: IO[bytes] | IO[str] | int) -> None:
-    """For as long as the file, or descriptor, is open and no longer: a lock of the kernel dies with its holder.
-    BlockingIOError: another process has it.
-    """
+    """Until the file, or descriptor, is closed, or its holder dies. BlockingIOError: another process has it."""
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple, Self
 
-from gangway.components.catalog.power import load_embodied, load_power, machine_emissions
+from gangway.components.catalog.machine_facts import load_embodied, load_power, machine_emissions
 from gangway.components.catalog.schema import Fact, MachineType, Region
 
 

@@ -33,9 +33,7 @@ class Luggage:
 
 @dataclass(frozen=True)
 class Move:
-    """`to`: the offer with the rest of the job, move included; `saves`: in the sort's unit; `traffic`: price per GiB
-    used.
-    """
+    """`to`: the offer with the rest of the job, move included; `saves`: in the sort's unit; `traffic`: USD per GiB."""
 
     to: Quoted
     saves: Band

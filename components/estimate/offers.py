@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gangway.components.catalog.loader import Catalog, accelerator_hint
-from gangway.components.catalog.reliability import failures_per_hour
-from gangway.components.catalog.resolve import KINDS, Kind, PriceQuote, resolve_price
+from gangway.components.catalog.machine_facts import failures_per_hour
+from gangway.components.catalog.prices import KINDS, Kind, PriceQuote, resolve_price
 from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from gangway.components.catalog.tables import InterruptionTable, share_taken
 from gangway.components.core.findings import InputError

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from gangway.components.catalog.reliability import load_reliability
-from gangway.components.catalog.resolve import KINDS
+from gangway.components.catalog.machine_facts import load_reliability
+from gangway.components.catalog.prices import KINDS
 from gangway.components.catalog.schema import Fact
-from gangway.components.estimate.data_transfer import Carried, DataAt, carried
 from gangway.components.estimate.energy import Footprint, RunHours, estimate_footprint
 from gangway.components.estimate.offers import Offer
-from gangway.components.estimate.regions import Place
+from gangway.components.estimate.regions import Carried, DataAt, Place, carried
 from gangway.components.estimate.spot import (
     RESTART_SEC,
     SAVE_SEC,
@@ -173,7 +172,6 @@ def _estimate_stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate
 
 
 def _rate(offer: Offer, job: Job) -> Rate | None:
-    """The published rate, else the given one, else the catalogue's assumption."""
     if offer.interruptions is not None and offer.interruptions.value is None and job.interruptions is not None:
         return Fact[float](value=job.interruptions, source="as given: nobody publishes it", confidence="stated")
     return offer.rate

@@ -78,9 +78,7 @@ class CloudSide:
 
 @dataclass(frozen=True)
 class OnPremSide:
-    """`resale_usd`: in today's dollars; `availability`: share of hours in which it works; its inverse scales the
-    number.
-    """
+    """`resale_usd`: in today's dollars; `availability`: share of hours it works; its inverse scales the number."""
 
     capex_usd: float
     resale_usd: float

@@ -8,7 +8,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangway.components.core.public_names import importer
+from gangway.components import importer
 
 if TYPE_CHECKING:
     from gangway.components.gcp.budget import Budget as Budget
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from gangway.components.gcp.launch import HeadNode as HeadNode
     from gangway.components.gcp.monitoring import NodeLogs as NodeLogs
     from gangway.components.gcp.monitoring import Observability as Observability
+    from gangway.components.gcp.network import ServicePerimeter as ServicePerimeter
     from gangway.components.gcp.network import TrainingNetwork as TrainingNetwork
     from gangway.components.gcp.node_pool import GpuNodePool as GpuNodePool
     from gangway.components.gcp.node_pool import GroupTag as GroupTag
-    from gangway.components.gcp.perimeter import ServicePerimeter as ServicePerimeter
     from gangway.components.gcp.storage import Filestore as Filestore
     from gangway.components.gcp.storage import HeadFiles as HeadFiles
     from gangway.components.gcp.storage import ImageRegistry as ImageRegistry
     from gangway.components.gcp.storage import LustreFileSystem as LustreFileSystem
     from gangway.components.gcp.storage import RunBucket as RunBucket
     from gangway.components.gcp.tpu.queued_tpu import QueuedTpu as QueuedTpu
+    from gangway.components.gcp.tpu.queued_tpu import TpuVm as TpuVm
     from gangway.components.gcp.tpu.reconciler import TpuReconciler as TpuReconciler
-    from gangway.components.gcp.tpu.tpu_vm import TpuVm as TpuVm
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "budget": ("Budget",),
@@ -43,13 +43,11 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "ProjectServices", "StackSecret"),
     "launch": ("HeadNode",),
     "monitoring": ("NodeLogs", "Observability"),
-    "network": ("TrainingNetwork",),
+    "network": ("ServicePerimeter", "TrainingNetwork"),
     "node_pool": ("GpuNodePool", "GroupTag"),
-    "perimeter": ("ServicePerimeter",),
     "storage": ("Filestore", "HeadFiles", "ImageRegistry", "LustreFileSystem", "RunBucket"),
-    "tpu.queued_tpu": ("QueuedTpu",),
+    "tpu.queued_tpu": ("QueuedTpu", "TpuVm"),
     "tpu.reconciler": ("TpuReconciler",),
-    "tpu.tpu_vm": ("TpuVm",),
 }  # the public components, by module
 __all__ = [name for names in MODULES.values() for name in names]
 

@@ -5,8 +5,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import artifactregistry, container, projects, serviceaccount
 
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.core.tags import shortened
 from gangway.components.gcp.gke_plan import MAX_NAME, MAX_PODS, pods_cidr, pool_name
 from gangway.components.gcp.gke_pools import usual_node

@@ -9,8 +9,7 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_gcp import artifactregistry, kms, projects, secretmanager, serviceaccount, storage, workflows
 
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.core.settling import Settling
 from gangway.components.core.tags import shortened
 

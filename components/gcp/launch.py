@@ -8,8 +8,7 @@ import pulumi
 from pulumi_gcp import compute, dns
 
 from gangway.components.catalog.schema import GcpMachineType, RoceFabric
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.gcp.capacity import Provisioning
 from gangway.components.gcp.fabric import InterfacePlan, plan_interfaces
 
@@ -220,7 +219,6 @@ def _boot_disk(launch: NodeLaunch, machine: GcpMachineType) -> compute.InstanceT
 
 
 def _interface(interface: InterfacePlan, launch: NodeLaunch) -> compute.InstanceTemplateNetworkInterfaceArgs:
-    """No access configuration: no external address."""
     return compute.InstanceTemplateNetworkInterfaceArgs(
         subnetwork=launch.subnet_ids.apply(lambda ids: ids[interface.index]), nic_type=interface.nic_type
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gangway.components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
-from gangway.components.catalog.resolve import Kind, resolve_price
+from gangway.components.catalog.prices import Kind, resolve_price
 from gangway.components.estimate.cost import (
     CostComponent,
     Declared,
@@ -50,7 +50,6 @@ def price_resources(
 def _by_type(
     resources: Sequence[Declared], suffix: str, price: Callable[[Declared], Iterable[CostComponent]]
 ) -> Iterable[CostComponent]:
-    """The lines of all resources whose type ends so."""
     for resource in resources:
         if resource.type.endswith(suffix):
             yield from of_resources(price(resource), resource)

@@ -9,11 +9,10 @@ from pulumi_gcp import artifactregistry, filestore, lustre, projects, storage
 
 from gangway.components.catalog.loader import load_filestore_tiers, load_lustre_tiers
 from gangway.components.catalog.schema import FilestoreTier
-from gangway.components.core.dependencies import after
 from gangway.components.core.fields import LustreDeployment
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import Setting, check_tier, nearest_number, refuse_foreign
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.estimate.storage_sizes import refuse_size, sizes_around
 from gangway.components.gcp.identity import DATA_READER, filesystem_name, get_bucket
 from gangway.components.gcp.network import declare_lock_callbacks

@@ -88,7 +88,6 @@ def _connection(machine: HostArgs, private_key: pulumi.Input[str] | None) -> rem
 
 
 def _as_root(command: str) -> str:
-    """`command` with root's rights in $as_root, for any login shell."""
     return f"sh -c '{_AS_ROOT}; {command}'"
 
 

@@ -46,7 +46,7 @@ def public_key(private: str) -> str:
 
 def private_key(stack: str, machine: str, opts: "pulumi.ResourceOptions | None" = None) -> "pulumi.Output[str]":
     """A machine's key, created once; a secret of the state."""
-    from gangway.components.core.pinned import pinned_secret  # with Pulumi
+    from gangway.components.core.lookup import pinned_secret  # with Pulumi
 
     return pinned_secret(f"{stack}-{machine}-wireguard", "key", new_private_key(), 0, opts)
 

@@ -1,4 +1,4 @@
-"""Helm charts: JobSet, Kueue, device plugins, an exporter of GPU counters, an autoscaler; pure.
+"""Helm charts (JobSet, Kueue, device plugins, an exporter of GPU counters, an autoscaler) and Kueue's objects; pure.
 
 Versions are pinned to the projects' sources of November 2026; JobSet's is the one that Kueue's go.mod requires. Other
 values are the charts' defaults.
@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gangway.components.kubernetes.queues import tolerations
-from gangway.components.kubernetes.spec import GPU, UNCOUNTED, ClusterSpec
+from gangway.components.kubernetes.manifest import OURS, Manifest, manifest
+from gangway.components.kubernetes.spec import GPU, JOBS_ONLY, SIZE, UNCOUNTED, ClusterSpec, Flavor, Team
 
 SYSTEM = "kube-system"
 AUTOSCALER_ACCOUNT = "cluster-autoscaler"
@@ -47,10 +47,7 @@ def kueue(spec: ClusterSpec, rungs: int) -> Chart:
 
 
 def kueue_config(spec: ClusterSpec, rungs: int) -> dict[str, Any]:
-    """Kueue's own configuration, which replaces all of the chart's.
-
-    `rungs`: the autoscaler tries one after the other before the job is requeued and releases its quota.
-    """
+    """Kueue's own configuration, which replaces the chart's. `rungs`: tried in turn before the job is requeued."""
     fair: dict[str, Any] = {"fairSharing": {}} if spec.fair_sharing else {}
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -127,3 +124,104 @@ def cluster_autoscaler(provider: Mapping[str, Any], groups: Sequence[str], idle_
     }
     repository = "https://kubernetes.github.io/autoscaler"
     return Chart("cluster-autoscaler", "cluster-autoscaler", "9.59.0", repository, SYSTEM, values)
+
+
+# Kueue's objects: flavors, a cohort, a queue per team, priorities; pure.
+#
+# Teams share one cohort. A team can always reclaim its own nodes: a borrowing job is stopped and requeued. Unclaimed
+# nodes belong to the cohort, and any queue may borrow them.
+
+KUEUE = "kueue.x-k8s.io/v1beta2"
+COHORT = "gangway"
+QUEUE = "main"
+"""The LocalQueue in the team's namespace."""
+PRIORITIES: Mapping[str, int] = {"gangway-high": 1000, "gangway-low": -1000}
+"""The WorkloadPriorityClasses; a job without a class has 0."""
+
+
+def queue_manifests(spec: ClusterSpec) -> tuple[Manifest, ...]:
+    """All manifests of a cluster, in order of reference."""
+    return (
+        *(
+            _kueue("Topology", flavor.name, {"levels": [{"nodeLabel": label} for label in flavor.levels]})
+            for flavor in spec.flavors
+            if flavor.levels
+        ),
+        *(_flavor(flavor) for flavor in spec.flavors),
+        *(_priority(name, value) for name, value in PRIORITIES.items()),
+        _cohort(spec),
+        *(_cluster_queue(spec, team) for team in spec.queues),
+        *(_kueue("LocalQueue", QUEUE, {"clusterQueue": team.name}, team.name) for team in spec.queues),
+    )
+
+
+def tolerations() -> list[dict[str, str]]:
+    """Tolerations for all taints of the jobs' machines."""
+    return [{"key": JOBS_ONLY, "operator": "Exists"}]
+
+
+def _kueue(kind: str, name: str, spec: Mapping[str, Any], namespace: str | None = None) -> Manifest:
+    return manifest(KUEUE, kind, name, {"spec": dict(spec)}, namespace)
+
+
+def _flavor(flavor: Flavor) -> Manifest:
+    topology = {"topologyName": flavor.name} if flavor.levels else {}
+    return _kueue(
+        "ResourceFlavor",
+        flavor.name,
+        {
+            "nodeLabels": dict(flavor.labels),
+            "nodeTaints": [{"key": JOBS_ONLY, "value": "true", "effect": "NoSchedule"}],
+            # Kueue adds these to admitted pods only.
+            "tolerations": tolerations(),
+            **topology,
+        },
+    )
+
+
+def _priority(name: str, value: int) -> Manifest:
+    return {
+        "apiVersion": KUEUE,
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": name, "labels": dict(OURS)},
+        "value": value,
+    }
+
+
+def _cohort(spec: ClusterSpec) -> Manifest:
+    # An empty list, not an omitted field: omitting it in an update would drop `spec`, which is refused.
+    groups = [_group(spec, spec.shared_nodes, None)] if spec.shared_nodes else []
+    return _kueue("Cohort", COHORT, {"resourceGroups": groups})
+
+
+def _cluster_queue(spec: ClusterSpec, team: Team) -> Manifest:
+    fair = {"fairSharing": {"weight": str(max(team.nodes, 1))}} if spec.fair_sharing else {}
+    found = _kueue(
+        "ClusterQueue",
+        team.name,
+        {
+            "cohortName": COHORT,
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": team.name}},
+            # Smaller jobs may pass a large one that waits at the head.
+            "queueingStrategy": "BestEffortFIFO",
+            "resourceGroups": [_group(spec, team.nodes, team.max_nodes)],
+            "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
+            **fair,
+        },
+    )
+    found["metadata"]["annotations"] = {SIZE: spec.size}
+    return found
+
+
+def _group(spec: ClusterSpec, nodes: int, most: int | None) -> Manifest:
+    """Nodes of each flavor; without a `borrowingLimit` a queue may borrow everything in the cohort."""
+    quantities = spec.node.quantities(nodes)
+    borrowed = {} if most is None else spec.node.quantities(most - nodes)
+    quotas = [
+        {"name": name, "nominalQuota": quantity, **({"borrowingLimit": borrowed[name]} if borrowed else {})}
+        for name, quantity in quantities.items()
+    ]
+    return {
+        "coveredResources": list(quantities),
+        "flavors": [{"name": flavor.name, "resources": quotas} for flavor in spec.flavors],
+    }

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gangway.components.kubernetes.charts import KUEUE
 from gangway.components.kubernetes.manifest import OURS, Manifest, manifest
-from gangway.components.kubernetes.queues import KUEUE
 from gangway.components.kubernetes.spec import FABRIC, FABRIC_KEY, ClusterSpec, Team
 
 CLAIM = "gangway-runs"

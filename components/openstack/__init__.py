@@ -5,7 +5,7 @@ usage), registry, log service, or customer key for volumes (an encrypted volume 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gangway.components.core.public_names import importer
+from gangway.components import importer
 
 if TYPE_CHECKING:
     from gangway.components.openstack.launch import HeadNode as HeadNode

@@ -9,11 +9,10 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import compute, networking
 
-from gangway.components.core.dependencies import after
 from gangway.components.core.findings import InputError
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
+from gangway.components.core.tags import ROLE_TAG, tag_words
 from gangway.components.openstack.machine_secrets import SECRETS_TAG, SIGNATURE_TAG
-from gangway.components.openstack.tags import ROLE_TAG, tag_words
 
 HEAD_ROOT_GIB = 64  # size of a boot volume, which holds the trainer's image
 # Nova documentation, "Provide user data to instances": maximum bytes of base64.

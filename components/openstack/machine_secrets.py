@@ -9,10 +9,9 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import identity, objectstorage
 
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
-from gangway.components.core.pinned import pinned_secret
-from gangway.components.openstack.tags import header_tags
+from gangway.components.core.lookup import pinned_secret
+from gangway.components.core.outputs import after, register_outputs
+from gangway.components.core.tags import header_tags
 
 RENEWED_EVERY_HOURS = 6  # each such period the first `up` signs a new URL
 VALID_HOURS = 8  # life of a URL: its period, and two hours for the last machine created with it to boot

@@ -8,12 +8,11 @@ from typing import NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import networking
 
-from gangway.components.core.dependencies import after
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
-from gangway.components.core.network import HeadPortsArgs, private_network
-from gangway.components.core.outputs import register_outputs
-from gangway.components.openstack.tags import tag_words
+from gangway.components.core.limits import HeadPortsArgs, private_network
+from gangway.components.core.outputs import after, register_outputs
+from gangway.components.core.tags import tag_words
 
 ROLES = ("fabric", "head")  # roles with a security group each: workers and the head node
 ANYWHERE = "0.0.0.0/0"
@@ -44,9 +43,7 @@ def plan_rules(
     service_cidrs: Sequence[str] = (),
     dns_nameservers: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
-    """All rules of the firewall. `egress`: `endpoints` allows only `service_cidrs`; `dns_nameservers`: empty for the
-    network's own.
-    """
+    """The rules. `egress`: `endpoints` allows only `service_cidrs`; `dns_nameservers`: empty for the network's own."""
     rules = [Rule("self", "fabric", "ingress", "fabric")]
     if head is not None:
         rules += [

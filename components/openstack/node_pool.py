@@ -11,6 +11,7 @@ from pulumi_openstack import compute, networking
 from gangway.components.core.capacity import RungPlan, plan_rung, rung_from_args
 from gangway.components.core.findings import InputError, nearest_hint
 from gangway.components.core.outputs import register_outputs
+from gangway.components.core.tags import ROLE_TAG, tag_words
 from gangway.components.openstack.capacity import Placing, check_flavour, check_ladder, plan_placing
 from gangway.components.openstack.launch import (
     BootSource,
@@ -20,7 +21,6 @@ from gangway.components.openstack.launch import (
     secrets_tags,
 )
 from gangway.components.openstack.network import plan_network
-from gangway.components.openstack.tags import ROLE_TAG, tag_words
 
 Placement = Literal["soft-affinity", "affinity", "anti-affinity", "soft-anti-affinity"]
 PLACEMENTS: tuple[str, ...] = get_args(Placement)

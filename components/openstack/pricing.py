@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from gangway.components.catalog.schema import MachinePrice
+from gangway.components.core.tags import ROLE_TAG
 from gangway.components.estimate.cost import CostComponent, Declared, from_fact, of_resources, unknown_price
-from gangway.components.openstack.tags import ROLE_TAG
 
 INSTANCE = "openstack:compute/instance:Instance"
 SHARE = "openstack:sharedfilesystem/share:Share"

@@ -6,10 +6,9 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_openstack import objectstorage, sharedfilesystem
 
-from gangway.components.core.dependencies import after
 from gangway.components.core.findings import InputError
-from gangway.components.core.outputs import register_outputs
-from gangway.components.openstack.tags import header_tags
+from gangway.components.core.outputs import after, register_outputs
+from gangway.components.core.tags import header_tags
 
 PROTOCOLS = ("NFS", "CEPHFS")
 _PLACE = "gangway:openstack"

@@ -23,11 +23,11 @@ from gangway.bench.pulumi_cli import WatchedCommand, project_dir, read_project
 from gangway.bench.runner import Environment, Guard
 from gangway.bench.suite import Item, get_run_id, stack_name
 from gangway.components.core.findings import InputError
-from gangway.components.core.first_error import first_wrong
 from gangway.runs.run_store import RunFailedError, RunStore, StoreFailedError, bucket_region, check_not_ended, runs_url
 from gangway.runs.signatures import get_signature, read_public_key
 from gangway.stacks.providers.openstack.settings import storage_cloud
 from gangway.trainer.core.regular_files import read_regular
+from gangway.trainer.core.validation import first_mistake
 from gangway.trainer.records.run_record import RunRecord
 
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
@@ -207,7 +207,7 @@ def _read_record(store: RunStore) -> RunRecord | None:
         return RunRecord.model_validate_json(content)
     except ValidationError as error:
         raise StoreFailedError(
-            f"{store.url}/run.json: not a run record of this version: {first_wrong(error)}"
+            f"{store.url}/run.json: not a run record of this version: {first_mistake(error)}"
         ) from None
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import all_visible
+from gangway.components.core.safe_text import all_visible
 from gangway.components.core.whole_files import append_line, complete_lines, cut_half_line, lock
 from gangway.trainer.core.regular_files import open_file, read_regular
 

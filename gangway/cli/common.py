@@ -178,6 +178,8 @@ def _explain_number(error: typer.BadParameter) -> InputError | None:
     """The error for an invalid number, with its fix; None for other errors, which Typer explains."""
     from pydantic import ValidationError
 
+    from gangway.trainer.core.validation import bounds_text
+
     cause, param = error.__cause__, error.param
     if not isinstance(cause, ValidationError) or param is None or not param.opts:
         return None
@@ -190,14 +192,13 @@ def _explain_number(error: typer.BadParameter) -> InputError | None:
     meant = parse_number(
         option.lstrip("-"), value, Span(limits.get("ge", -math.inf), limits.get("le", math.inf), whole=whole)
     )
-    kind = "a whole number" if whole else "a number"
-    ends = [f"{word} {limits[end]:g}" for end, word in (("ge", "at least"), ("le", "at most")) if end in limits]
+    bounds = bounds_text(**{name: limits[name] for name in ("ge", "le") if name in limits})
     about = str(getattr(param, "help", None) or "").rstrip(".")
     example = param.default if isinstance(param.default, int | float) and param.default else 1
     return InputError(
         option,
         "not a number" if is_number else "out of range",
         value=value,
-        allowed=", ".join([kind, *ends]) + (f" ({about[0].lower()}{about[1:]})" if about else ""),
+        allowed=f"a {'whole ' * whole}number{bounds}" + (f" ({about[0].lower()}{about[1:]})" if about else ""),
         fix=f"write {option} {example if meant is None else meant}",
     )

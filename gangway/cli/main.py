@@ -199,7 +199,7 @@ def _show_preset(name: str) -> NoReturn:
 
     if code := main(["presets", name]):
         raise typer.Exit(code)
-    from gangway.report.plans.preset_machines import MACHINES, on_machine, table
+    from gangway.report.plans.side_by_side import MACHINES, on_machine, table
     from gangway.trainer.config.presets import PRESETS
 
     found = [on_machine(PRESETS[name], machine) for machine in MACHINES]

@@ -196,7 +196,7 @@ def sign(
 
 
 def _make_key_pair(path: Path) -> None:
-    from gangway.components.core.signing_key import new_signing_key, public_half
+    from gangway.components.core.keys import new_signing_key, public_half
 
     pem = new_signing_key()
     halves = {path: pem, path.with_name(f"{path.name}.pub"): public_half(pem)}

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from gangway.components.core.findings import Finding, InputError, Severity
-from gangway.components.core.visible import OneLineTexts
+from gangway.components.core.safe_text import OneLineTexts
 from gangway.components.estimate.regions import Place, read_place, refusal
 from gangway.jobs.job_folder import UnreadableError
 from gangway.stacks.config.job_file import JobFile

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from pydantic import FiniteFloat
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.jobs.job_folders import RUN_FOLDER
 from gangway.runs.run_folders import RECORD, read_run
 from gangway.stacks.config.job_file import JobFile

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from gangway.components.core.findings import Finding, InputError, Severity
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.components.core.whole_files import FULL
 from gangway.trainer.core.regular_files import file_problem
 

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from gangway.components.core.findings import Finding, InputError, nearest_hint
-from gangway.components.core.first_error import first_wrong
 from gangway.components.core.whole_files import FULL, lock, without_empty_folders
 from gangway.components.estimate.regions import Place
 from gangway.jobs.base import (
@@ -42,7 +41,7 @@ from gangway.jobs.base import (
     region_findings,
     unreadable,
 )
-from gangway.jobs.data_sets import bring_data, has_data
+from gangway.jobs.copying import bring_data, has_data
 from gangway.jobs.job_folder import (
     STATE_FILE,
     ClosedError,
@@ -65,6 +64,7 @@ from gangway.jobs.job_folder import (
 from gangway.jobs.migration import MoveRecord, cancel_move, describe_move, open_move
 from gangway.jobs.run_intervals import used_sec
 from gangway.stacks.config.job_file import JobFile
+from gangway.trainer.core.validation import first_mistake
 
 if TYPE_CHECKING:
     from gangway.jobs.copying import Copied, OnProgress
@@ -433,7 +433,7 @@ def read_status(folder: JobFolder) -> JobStatus:
 def _unreadable(folder: JobFolder, name: str, problem: str, error: OSError | ValidationError) -> UnreadableError:
     path, aside = folder.path / name, f"move {folder.path} elsewhere"
     if isinstance(error, ValidationError):
-        problem, fix = f"{problem}: {first_wrong(error)}", f"use the release that wrote it, or {aside}"
+        problem, fix = f"{problem}: {first_mistake(error)}", f"use the release that wrote it, or {aside}"
     else:
         problem, fix = f"{problem}: {error.strerror}", f"{_file_fix(path, error)}, or {aside}"
     return UnreadableError(str(path), problem, fix=fix)

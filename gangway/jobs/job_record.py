@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import AwareDatetime, model_validator
 
-from gangway.components.catalog.power import load_power
+from gangway.components.catalog.machine_facts import load_power
 from gangway.jobs.base import JobStatus
 from gangway.jobs.figures import REPORTED, Absent, Figure, Maybe, Reported, Source, measured, product, ratio, worst
 from gangway.jobs.run_intervals import used_sec

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gangway.components.core.findings import InputError
-from gangway.components.estimate.data_transfer import traffic_price
-from gangway.components.estimate.regions import Place, read_place
+from gangway.components.estimate.regions import Place, read_place, traffic_price
 from gangway.jobs.base import (
     Engine,
     JobStatus,
@@ -25,8 +24,8 @@ from gangway.jobs.base import (
 from gangway.jobs.copying import Copied, copy_run
 from gangway.jobs.job_folders import FolderEngine
 from gangway.jobs.migration import MoveRecord
-from gangway.jobs.registry import get_engine, movable
 from gangway.jobs.run_folder import RunFolder
+from gangway.jobs.sites import get_engine, movable
 from gangway.stacks.config.job_file import JobFile
 
 

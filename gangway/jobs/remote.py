@@ -18,7 +18,7 @@ from typing import IO, Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from gangway.components.core.findings import Finding, GangwayError, InputError
-from gangway.components.core.visible import one_line_texts
+from gangway.components.core.safe_text import one_line_texts
 from gangway.components.estimate.regions import Place
 from gangway.jobs.base import EngineAwayError, JobStatus, Room, data_source_findings
 from gangway.stacks.config.job_file import JobFile

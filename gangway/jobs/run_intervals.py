@@ -9,9 +9,11 @@ BEGAN is by the wall clock. The length is measured with a monotonic clock that s
 is BEGAN plus that length.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from gangway.jobs.base import RunInterval
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
@@ -104,3 +106,32 @@ def _stretch(began_ms: int, ended_ms: int, nodes: int) -> RunInterval:
 
 def _time(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+# Elapsed time between commands, by the time since boot: it cannot be set, and counts on while the machine sleeps.
+# Stamps of another boot or machine do not compare.
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_stamp() -> str:
+    """Boot id and seconds now, rounded down so it is never ahead of the clock."""
+    return f"{_boot()} {math.floor(time.clock_gettime(_CLOCK) * 1000) / 1000:.3f}"
+
+
+def sec_since(stamp: str) -> float | None:
+    """None for another boot's stamp or an invalid one."""
+    boot, _, seconds = stamp.partition(" ")
+    try:
+        sec = time.clock_gettime(_CLOCK) - float(seconds)
+    except ValueError:
+        return None
+    return sec if boot == _boot() and sec >= 0 else None
+
+
+def _boot() -> str:
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return "-"  # no Linux

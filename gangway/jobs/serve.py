@@ -19,8 +19,8 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.whole_files import lock
 from gangway.jobs import remote
 from gangway.jobs.base import Engine, EngineAwayError, SubmitUnansweredError
-from gangway.jobs.boot_clock import boot_stamp, sec_since
-from gangway.jobs.registry import get_engine
+from gangway.jobs.run_intervals import boot_stamp, sec_since
+from gangway.jobs.sites import get_engine
 from gangway.stacks.config.job_file import JobFile
 from gangway.trainer.core.regular_files import read_regular
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import one_line, visible
+from gangway.components.core.safe_text import one_line, visible
 from gangway.live.nodes import LogLine, get_cloud
 from gangway.live.progress import moment, parse_lines
 from gangway.live.stacks import RunningStack

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, model_validator
 
-from gangway.components.core.visible import one_line, visible
+from gangway.components.core.safe_text import one_line, visible
 from gangway.trainer.records.quantity import Frozen, Quantity
 
 

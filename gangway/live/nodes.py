@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Protocol, cast
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import OneLineTexts
+from gangway.components.core.safe_text import OneLineTexts
 from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 from gangway.stacks.config.stack_config import StackConfig
 

@@ -9,8 +9,7 @@ from typing import Literal
 
 from gangway.components.core.findings import InputError
 from gangway.finops.audit.state import list_stacks
-from gangway.jobs.registry import get_site
-from gangway.jobs.sites import Site, engine_label
+from gangway.jobs.sites import Site, engine_label, get_site
 from gangway.live.model import Overview, Row
 from gangway.live.runs import MOST_RUNS, find_runs, job_row, run_row, shown_jobs
 from gangway.live.stacks import one_reason, plan_figures, stack_row

@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median, quantiles
 from typing import Any
 
-from gangway.components.core.visible import all_visible
+from gangway.components.core.safe_text import all_visible
 from gangway.finops.forecasts.run import FEWEST_WINDOWS, get_windows, remaining
 from gangway.live.model import Fact, Reading, iso
 from gangway.runs.run_folders import is_stats_line

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import one_line
+from gangway.components.core.safe_text import one_line
 from gangway.finops.forecasts.run import run_kimg
 from gangway.jobs.base import JobStatus, Phase
 from gangway.jobs.job_folders import FolderEngine

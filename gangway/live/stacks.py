@@ -8,9 +8,8 @@ from typing import Any
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
 from gangway.finops.audit.state import export_state, stack_outputs
-from gangway.jobs.systemd.breaker import get_breaker, replaces_nodes
 from gangway.jobs.systemd.command_record import command_record
-from gangway.jobs.systemd.state import JobState
+from gangway.jobs.systemd.state import JobState, get_breaker, replaces_nodes
 from gangway.live.model import Fact, Reading, Row, RungNodes, iso, unknown
 from gangway.live.nodes import HEAD, get_cloud
 from gangway.live.progress import Line, cost, idle_devices, last_event, moment, pace, parse_lines, time_left

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.first_error import first_wrong
-from gangway.components.core.visible import all_visible, leaves, visible
+from gangway.components.core.safe_text import all_visible, leaves, visible
 from gangway.runs.signatures import UNSIGNED, ForgedError, Signature, get_signature
 from gangway.trainer.core.host import program
 from gangway.trainer.core.regular_files import MOST_BYTES_OF_STATS, check_reachable, read_file, read_regular
+from gangway.trainer.core.validation import first_mistake
 from gangway.trainer.records.digest import WRONG_DIGEST, changed_since
 from gangway.trainer.records.run_record import RunRecord, get_writer
 
@@ -179,8 +179,8 @@ def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Ru
         is_broken = first["type"] == "json_invalid"
         of = f", but of {writer}" if (writer := get_writer(content)) else ""
         problem = "is damaged or was cut off" if is_broken else f"not a run record of this version{of}"
-        wrong = first_wrong(error)
-        raise InputError(wrong.within(str(path)), f"{problem}: {wrong.what}", fix=_record_fix(path.parent)) from None
+        wrong = first_mistake(error)
+        raise InputError(wrong.within(str(path)), f"{problem}: {wrong.summary}", fix=_record_fix(path.parent)) from None
     if not record.sessions:
         problem = "the record has no session"
         raise InputError(f"{path}: sessions", problem, value="[]", fix=_record_fix(path.parent))

@@ -21,11 +21,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from gangway.components.core.blob_url import read_blob_url
 from gangway.components.core.findings import GangwayError
-from gangway.components.core.first_error import first_wrong
 from gangway.components.core.whole_files import whole_file
 from gangway.images.node.safe_files import is_unsafe_name
 from gangway.stacks.base.registry import get_provider
 from gangway.trainer.core.regular_files import read_regular
+from gangway.trainer.core.validation import first_mistake
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -445,7 +445,7 @@ def read_end(store: RunStore, run_id: str | None = None) -> EndedRecord | None:
         return EndedRecord.model_validate_json(content)
     except ValidationError as error:
         raise StoreFailedError(
-            f"{store.url}/{ENDED_FILE}: not written by a node of this version: {first_wrong(error)}; "
+            f"{store.url}/{ENDED_FILE}: not written by a node of this version: {first_mistake(error)}; "
             "check what else writes there",
             Failure.ODD,
         ) from None

@@ -10,15 +10,14 @@ from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import Any, Self
 
-from gangway.components.core.pinned import STASH
-from gangway.sandbox import compute, identity, monitoring, network, storage
+from gangway.components.core.lookup import STASH
+from gangway.sandbox import compute, monitoring, network, storage
 from gangway.sandbox.aws import Aws, Wire
 from gangway.sandbox.rows import Applied, SandboxRow, Status, verdict
 from gangway.stacks.recording import PlaceholderCloud
 
 HANDLERS = {
     **compute.HANDLERS,
-    **identity.HANDLERS,
     **monitoring.HANDLERS,
     **network.HANDLERS,
     **storage.HANDLERS,

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from gangway.components.estimate.cost import foreign_note
 from gangway.components.estimate.statistics import FEWEST_PAIRS, Comparison, compare_pairs, correct
-from gangway.sim.schedule.policy import Policy
+from gangway.sim.schedule.policies import Policy
 from gangway.sim.schedule.scenario import Scenario
 from gangway.sim.schedule.simulator import Figures, Outcome, get_figures, simulate
 

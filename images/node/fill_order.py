@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 
 class Config(Protocol):
-    """The part of `gangway.components.azure.fallback.FallbackConfig` that the plan needs."""
+    """The part of `gangway.components.azure.capacity.FallbackConfig` that the plan needs."""
 
     @property
     def together(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar, cast, get_type_hints
 
 import pulumi
 
-from gangway.components.core.network import HeadPortsArgs
+from gangway.components.core.limits import HeadPortsArgs
 from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT
 from gangway.stacks.config.stack_config import StackConfig
 

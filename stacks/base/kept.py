@@ -12,20 +12,25 @@ from typing import Any
 import pulumi
 
 from gangway.components.core.job import JobSpec
-from gangway.components.core.pinned import kept
+from gangway.components.core.lookup import kept
 from gangway.stacks.config.stack_config import StackConfig
 
 REACH_NO_MACHINE = frozenset({"allow_replace", "budget", "observe", "regions", "tags"})
 """Sections that are in no machine's user data, and in no job."""
 
+_NAMES = frozenset({"stack", "stack_name", "identity"})
+"""Of the stack: each resource has them, and a change is refused."""
 SETTINGS = "settings"
 """The part of what decides that a plan without the cloud knows."""
 
 
 def settings_digest(config: StackConfig) -> str:
     """Of all that the stack file sets and machines may know; without defaults, which belong to a version."""
-    written = config.model_dump(mode="json", exclude_unset=True, exclude=set(REACH_NO_MACHINE))
-    return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
+    written = config.model_dump(mode="json", exclude_unset=True, exclude=set(REACH_NO_MACHINE | _NAMES))
+    # Under the engine, settings that the file leaves out have Pulumi.yaml's defaults.
+    decided = {name: value for name, value in written.items() if value not in ({}, [], "", None)}
+    decided |= {"provider": config.provider, "encryption": config.encryption}
+    return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()
 
 
 def keep_text(config: StackConfig, what: str, made: pulumi.Input[str], names: Any = None) -> pulumi.Output[str]:

@@ -9,8 +9,7 @@ from typing import Any
 import pulumi
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.lookup import LookupFailedError
-from gangway.components.core.pinned import STASH, check_choice, choice_name
+from gangway.components.core.lookup import STASH, LookupFailedError, check_choice, choice_name
 from gangway.stacks.config.stack_config import StackConfig
 
 State = Mapping[str, Mapping[str, Any]]

@@ -31,10 +31,20 @@ from gangway.stacks.config.corrections import (
     to_store_address,
 )
 from gangway.stacks.config.section import COMMAND_TAG, PRESET_TAG
+from gangway.trainer.core.errors import REFUSED
+from gangway.trainer.core.validation import (
+    MISSING,
+    NO_VALUE,
+    UNKNOWN_KEY,
+    bounds_text,
+    describe_value,
+    length_text,
+)
 
 _Schema = JsonSchemaValue
 Settle = Callable[[Sequence[int | str], Any], Any]
 """From a config path and a value of the right type to the nearest value that the rest of the file accepts."""
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _DAY = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
 
 
@@ -120,44 +130,26 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
                 fix = f"write it in {' or '.join(sections)}"
             else:
                 fix = nearest_hint(str(loc[-1]), names)
-            return InputError(where, "unknown key", value=loc[-1], allowed=", ".join(names), fix=fix)
+            return InputError(where, UNKNOWN_KEY, value=loc[-1], allowed=", ".join(names), fix=fix)
         case "missing":
             shown = f"add {_to_yaml_pair(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
             fix = f"add {loc[-1]}: the output of {setting.value_source}" if setting.value_source else shown
-            return InputError(where, "missing", allowed=f"it is required: {setting.words()}", fix=fix)
+            return InputError(where, MISSING, allowed=f"it is required: {setting.words()}", fix=fix)
         case "union_tag_not_found":
             fix = f"add kind: {setting.kind_with(value)}"
-            return InputError(f"{where}.kind", "missing", allowed=f"one of {', '.join(setting.kinds())}", fix=fix)
-        case "literal_error" | "enum" | "union_tag_invalid":
-            expected = str(context.get("expected") or context.get("expected_tags"))
-            words = [word.strip().strip("'") for word in expected.replace(" or ", ",").split(",")]
-            tag = context.get("tag", value)
-            where += ".kind" if detail["type"] == "union_tag_invalid" else ""
-            fix = nearest_hint(str(tag), words)
-            return InputError(where, "not one of the allowed words", value=tag, allowed=expected, fix=fix)
+            return InputError(f"{where}.kind", MISSING, allowed=f"one of {', '.join(setting.kinds())}", fix=fix)
         case "value_error" if isinstance(own := context.get("error"), InputError):
             # Raised by a validator, with a place relative to its value.
             return own.within(where, joint="." if loc and own.place else "")
-        case "rule":
-            # The trainer's validators put the details into the error's context.
-            return _explain_rule(detail, where)
-        case "value_error":
-            # Our own validators write "what is allowed; the fix".
-            allowed, _, fix = detail["msg"].removeprefix("Value error, ").partition("; ")
-            given = value if loc else None  # without a path the value is the whole file
-            return InputError(where.removesuffix(": "), "not an accepted value", value=given, allowed=allowed, fix=fix)
+        case "literal_error" | "enum" | "union_tag_invalid" | "rule" | "value_error":
+            found = describe_value(detail, where)
+            given = found.value if loc else None  # without a path the value is the whole file
+            place = found.path.removesuffix(": ")
+            return InputError(place, found.problem, value=given, allowed=found.allowed, fix=found.fix)
         case _:
-            problem = "has no value" if value is None else "not an accepted value"
+            problem = NO_VALUE if value is None else REFUSED
             fix = _fix(loc, value, setting, schema, settle)
             return InputError(where, problem, value=value, allowed=setting.words(), fix=fix)
-
-
-def _explain_rule(detail: ErrorDetails, where: str) -> InputError:
-    context = detail.get("ctx", {})
-    key = f".{context['field']}" if context.get("field") else ""
-    value = context.get("value", detail["input"])
-    fix = f"write {context['fix']}" if context.get("fix") else "change it, or leave it out"
-    return InputError(f"{where}{key}", "not an accepted value", value=value, allowed=context["allowed"], fix=fix)
 
 
 def _find_kinds(key: str, at: Sequence[int | str], schema: _Schema) -> str:
@@ -238,13 +230,14 @@ class _Setting:
         such_as = f", such as {_to_yaml(self.example)}" if self.examples else ""
         match self.schema.get("type"):
             case "integer":
-                return f"{about}a whole number{_bounds(self.schema)}{self._unit_note()}"
+                return f"{about}a whole number{bounds_text(**_bounds(self.schema))}{self._unit_note()}"
             case "number":
-                return f"{about}a number{_bounds(self.schema)}{self._unit_note()}"
+                return f"{about}a number{bounds_text(**_bounds(self.schema))}{self._unit_note()}"
             case "boolean":
                 return f"{about}true or false"
             case "array":
-                return f"{about}a list{_length(self.schema)}{such_as}"
+                length = length_text(self.schema.get("minItems"), self.schema.get("maxItems"))
+                return f"{about}a list{length}{such_as}"
             case "object" if self.kinds():
                 return f"{about}a mapping with kind: {', '.join(self.kinds())}{such_as}"
             case "object":
@@ -325,22 +318,9 @@ def _branches(schema: _Schema, root: _Schema) -> Iterator[_Schema]:
         yield schema
 
 
-def _bounds(schema: _Schema) -> str:
-    low, high, above = (schema.get(key) for key in ("minimum", "maximum", "exclusiveMinimum"))
-    if above is not None:
-        return f" above {above:.10g}" + ("" if high is None else f", at most {high:.10g}")
-    if low is not None and high is not None:
-        return f" from {low:.10g} to {high:.10g}"
-    return "" if low is None else f", at least {low:.10g}"
-
-
-def _length(schema: _Schema) -> str:
-    low, high = schema.get("minItems"), schema.get("maxItems")
-    if low and high:
-        return f" of {low} entries" if low == high else f" of {low} to {high} entries"
-    if low:
-        return f" of at least {low} {'entry' if low == 1 else 'entries'}"
-    return f" of at most {high} entries" if high else ""
+def _bounds(schema: _Schema) -> dict[str, float]:
+    """The bounds that the schema has, by pydantic's names."""
+    return {name: schema[key] for name, key in _BOUNDS.items() if key in schema}
 
 
 def _fix(

@@ -10,6 +10,7 @@ from gangway.stacks.config.explain_errors import explain
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.errors import as_keys
+from gangway.trainer.core.validation import describe_value
 
 Settings = dict[str, StrictBool | int | float | str]
 Overrides = Mapping[str, float | str | None]
@@ -45,16 +46,14 @@ def _explain(error: ValidationError, preset: str, settings: Mapping[str, bool | 
     first = error.errors()[0]
     if first["type"] != "rule":
         return explain(error, TrainConfig, "", namespace="settings.")[0]
-    # A rule about several fields names one of them, and the fix, in its context.
-    context = first.get("ctx", {})
-    field = context.get("field") or ".".join(str(part) for part in first["loc"])
-    allowed = as_keys(first["msg"].removeprefix("Value error, "))
+    found = describe_value(first, ".".join(map(str, first["loc"])))
+    field, allowed = found.path, as_keys(found.allowed)
     return InputError(
         f"settings.{field}" if field in settings else "settings",
         f"{'' if field in settings else f'{field} '}conflicts with the rest of preset {preset}",
-        value=settings.get(field, context.get("value")),
+        value=settings.get(field, found.value),
         allowed=allowed if field in settings else f"{field}: {allowed}",
-        fix=as_keys(context["fix"]) if context.get("fix") else f"change {field}, or leave it out",
+        fix=as_keys(found.fix),
     )
 
 

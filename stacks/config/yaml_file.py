@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import Loc, leaves, visible
+from gangway.components.core.safe_text import Loc, leaves, visible
 from gangway.stacks.config.explain_errors import describe_setting, explain, spell
 from gangway.trainer.core.regular_files import UnfitFileError, read_text_file
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from math import ceil
 
-from gangway.components.catalog.billing import load_billing
 from gangway.components.catalog.schema import MachineType
 from gangway.components.catalog.validators import STALE_DAYS, is_stale
 from gangway.components.core.capacity import CapacityBlock, Spot
@@ -17,6 +16,7 @@ from gangway.components.estimate.cost import (
     foreign_mark,
     foreign_note,
     foreign_regions,
+    load_billing,
 )
 from gangway.components.estimate.spot import best_interval_sec
 from gangway.images.specs import DOCKERFILE_FLAVOURS, pinned_image

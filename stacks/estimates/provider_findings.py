@@ -7,16 +7,15 @@ from datetime import date
 from enum import StrEnum
 from typing import Any, Final
 
-from gangway.components.catalog.billing import load_billing
 from gangway.components.catalog.geography import load_jurisdictions
 from gangway.components.catalog.loader import Provider, load_provider
 from gangway.components.catalog.offerings import region_findings, zone_findings
-from gangway.components.catalog.resolve import PriceQuote
+from gangway.components.catalog.prices import PriceQuote
 from gangway.components.catalog.schema import MachineType
 from gangway.components.core.capacity import Spot, plan_ladder
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding
-from gangway.components.estimate.cost import CostComponent, Declared, get_key
+from gangway.components.estimate.cost import CostComponent, Declared, get_key, load_billing
 from gangway.components.estimate.regions import Place, refusal
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.base.rule import is_unknown, kind

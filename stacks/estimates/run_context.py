@@ -9,8 +9,8 @@ from typing import Literal
 
 import pulumi
 
-from gangway.components.catalog.power import load_embodied, machine_emissions
-from gangway.components.catalog.resolve import Kind, resolve_price, stated_price
+from gangway.components.catalog.machine_facts import load_embodied, machine_emissions
+from gangway.components.catalog.prices import Kind, resolve_price, stated_price
 from gangway.components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from gangway.components.core.capacity import AnyRung, CapacityBlock, Reservation
 from gangway.components.core.image import CONTENT_PREFIX, RegistryLogin, TrainerImage

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
-from gangway.components.catalog.billing import load_billing
 from gangway.components.catalog.geography import transfer_price
-from gangway.components.catalog.reliability import failure_band, failures_per_hour, load_reliability
-from gangway.components.catalog.resolve import PriceQuote
+from gangway.components.catalog.machine_facts import failure_band, failures_per_hour, load_reliability
+from gangway.components.catalog.prices import PriceQuote
 from gangway.components.catalog.schema import Fact, MachineType, ServicePrice
 from gangway.components.catalog.tables import least_taken
 from gangway.components.core.capacity import Spot
@@ -23,6 +22,7 @@ from gangway.components.estimate.cost import (
     bound,
     foreign_regions,
     from_service,
+    load_billing,
     of_resources,
     used_once,
 )

@@ -15,10 +15,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gangway.components.catalog.replaces import Changed, load
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.first_error import first_wrong
-from gangway.components.core.pinned import STASH
+from gangway.components.core.lookup import STASH
 from gangway.components.core.retention import refusal
-from gangway.components.core.visible import all_visible
+from gangway.components.core.safe_text import all_visible
 from gangway.components.estimate.cost import foreign_note
 from gangway.stacks.base.ownership import check_addresses
 from gangway.stacks.base.provider import Provider
@@ -28,6 +27,7 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan
 from gangway.stacks.recording import PlannedResource
 from gangway.trainer.core.regular_files import read_text_file
+from gangway.trainer.core.validation import first_mistake
 
 _REFERENCE = re.compile(r"\$\{(\w+\.[^.}]+)\.([^}]+)\}")
 _ALWAYS_NEW = {
@@ -361,10 +361,10 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
     try:
         plan = _Plan.model_validate(data)
     except ValidationError as error:
-        wrong = first_wrong(error)
+        wrong = first_mistake(error)
         raise InputError(
             wrong.within(str(path)),
-            f"not a plan: {wrong.what}",
+            f"not a plan: {wrong.summary}",
             value=wrong.value,
             allowed="the output of `gangway plan --json`",
             fix=fix,

@@ -12,7 +12,7 @@ from typing import Any
 
 from pulumi.runtime import rpc
 
-from gangway.components.core.pinned import STASH
+from gangway.components.core.lookup import STASH
 from gangway.components.estimate.cost import estimate
 from gangway.stacks.base.kept import SETTINGS, settings_digest
 from gangway.stacks.config.stack_config import StackConfig

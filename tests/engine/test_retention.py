@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 HEAD = """
 import json, pathlib, pulumi
 from types import SimpleNamespace
-from gangway.components.core.pinned import record_choice
+from gangway.components.core.lookup import record_choice
 from gangway.components.core.findings import InputError
 from gangway.stacks.base.ownership import check_encryption, own_state
 encryption = json.loads(pathlib.Path("args.json").read_text())["encryption"]

@@ -275,7 +275,7 @@ def no_plain_secrets(exported: str) -> None:
 def test_a_private_key_planted_in_plain_state_is_found(make_program_engine: Any) -> None:
     program = """
 import pulumi
-from gangway.components.core.signing_key import signing_key
+from gangway.components.core.keys import signing_key
 own = signing_key("dev")
 pulumi.Stash("planted", input=pulumi.Output.unsecret(own.pem))
 """

@@ -136,7 +136,7 @@ ALLOWED = {
     "images/templates/job/slurm-batch.sh": (3, "two dates, and the length of a stretch as its script has kept it"),
     "images/templates/node/common.sh": (1, OTHERS),
     "gangway/jobs/kubernetes/engine.py": (3, OTHERS),
-    "gangway/jobs/kubernetes/start_objects.py": (1, OTHERS),
+    "gangway/jobs/kubernetes/objects.py": (1, OTHERS),
 }
 PLACES = ("images/templates", "images/node", "gangway/jobs/kubernetes", "gangway/jobs/systemd")
 

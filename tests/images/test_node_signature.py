@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gangway.components.core.member_key import new_member_key
-from gangway.components.core.signing_key import new_signing_key
+from gangway.components.core.keys import new_member_key, new_signing_key
 from gangway.images.aws import AwsNodeSpec, aws_docker_argv, render_aws_head, render_aws_node
 from gangway.images.azure import azure_docker_argv, render_azure_head, render_azure_node
 from gangway.images.gcp import GcpNodeSpec, gcp_docker_argv, render_gcp_head, render_gcp_node

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangway.components.core.member_key import new_member_key
+from gangway.components.core.keys import new_member_key
 from gangway.components.openstack.launch import check_user_data
 from gangway.images.openstack import (
     OpenstackHeadSpec,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from gangway.trainer.core.errors import from_validation
 from gangway.trainer.core.files import read_input
 from gangway.trainer.core.host import usable_cores, versions
+from gangway.trainer.core.validation import from_validation
 
 _CODE = "sha256 over the trainer's own source files, as in run.json"
 

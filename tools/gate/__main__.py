@@ -22,8 +22,7 @@ from gangway.trainer.core.host import code_sha256
 from tools.bench.guard import guarded_folder
 from tools.bench.runs import chosen_names, progress_printer
 from tools.gate.checks import CHECKS
-from tools.gate.outcome import Kind, Outcome, Report, this_machine
-from tools.gate.runs import Gate
+from tools.gate.runs import Gate, Kind, Outcome, Report, this_machine
 
 _MINUTES, _SECONDS = 30.0, 10.0
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from gangway.trainer.power.limits import POWER_FLAG
-from tools.gate.outcome import Machine, Outcome, worst_difference
-from tools.gate.runs import DCGAN, FAMILIES, Gate, Speed, Trained
+from tools.gate.runs import DCGAN, FAMILIES, Gate, Machine, Outcome, Speed, Trained, worst_difference
 
 _FP32, _TF32, _BF16, _FP16 = 5e-3, 3e-2, 8e-2, 3e-2
 """Rounding of 24, 11, 8 and 11 bits, grown over twelve steps."""

@@ -17,7 +17,7 @@ from gangway.bench.suite import SuiteConfig
 from gangway.cli.main import app
 from gangway.components.core.findings import Severity
 from gangway.components.core.image import TrainerImage
-from gangway.sim.forecast import gauges as forecast_gauges
+from gangway.sim.forecast import forecaster
 from gangway.sim.schedule.scenario import ScenarioConfig
 from gangway.stacks.base.registry import all_providers, provider_names
 from gangway.stacks.config.engines_file import EnginesFile
@@ -279,8 +279,8 @@ def metrics() -> str:
     phases = prometheus.PHASE_GAUGE
     gauges.append((code(f"{prometheus.PREFIX}{phases.name}{{phase}}"), code("phase_sec"), text(phases.help)))
     forecasts = [
-        (code(forecast_gauges.PREFIX + name), _labels(*forecast_gauges.LABELS.get(name, ())), text(what))
-        for name, what in forecast_gauges.GAUGES.items()
+        (code(forecaster.PREFIX + name), _labels(*forecaster.LABELS.get(name, ())), text(what))
+        for name, what in forecaster.GAUGES.items()
     ]
     return page(
         "Metrics",

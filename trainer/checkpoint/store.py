@@ -20,9 +20,10 @@ from gangway.trainer.checkpoint.compatibility import SavedConfig, misfit
 from gangway.trainer.checkpoint.parts import Part, Piece, Written
 from gangway.trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from gangway.trainer.core.console import info
-from gangway.trainer.core.errors import TrainerError, diverged, from_validation
+from gangway.trainer.core.errors import TrainerError, diverged
 from gangway.trainer.core.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 from gangway.trainer.core.regular_files import check_file, read_file
+from gangway.trainer.core.validation import from_validation
 from gangway.trainer.distributed.sharded_modules import map_tensors, tensors, whole
 from gangway.trainer.distributed.world import World
 from gangway.trainer.networks.factory import revision

@@ -114,7 +114,7 @@ def _number_type(kind: Callable[[str], T], fits: Callable[[T], bool], allowed: s
 
 positive = _number_type(float, lambda value: 0 < value < math.inf, "a number above 0")
 count = _number_type(int, lambda value: value > 0, "a whole number above 0")
-whole = _number_type(int, lambda value: value >= 0, "a whole number from 0 on")
+whole = _number_type(int, lambda value: value >= 0, "a whole number, at least 0")
 
 
 def add_run_dir(parser: argparse.ArgumentParser) -> None:

@@ -13,8 +13,9 @@ from gangway.trainer.config.parts.fields import ConfigFields
 from gangway.trainer.config.parts.rules import first_broken, replicas, unpaired
 from gangway.trainer.config.values.schedules import Ramp, Steps, misfit
 from gangway.trainer.config.values.segments import Bounds, Values, bounds, resolve, workers_misfit
-from gangway.trainer.core.errors import TrainerError, as_keys, broken_rule, from_validation
+from gangway.trainer.core.errors import TrainerError, as_keys, broken_rule
 from gangway.trainer.core.files import read_text_input
+from gangway.trainer.core.validation import from_validation
 
 ScheduledField = Literal["lr_g", "lr_d", "beta2", "r1_gamma", "r2_gamma", "ema_kimg"]
 

@@ -11,7 +11,8 @@ from gangway.trainer.config.refusals import bounds_misfits
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.control import ControlSettings, Objective
 from gangway.trainer.core.console import warn
-from gangway.trainer.core.errors import TrainerError, from_validation
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.validation import from_validation
 from gangway.trainer.power.limits import POWER_FLAG, PowerAsked
 from gangway.trainer.records.run_record import RunContext
 

@@ -11,7 +11,7 @@ from gangway.trainer.control.decide import get_policy, next_decision, shorten
 from gangway.trainer.control.guardrails import Machine
 from gangway.trainer.control.interval import Decision, Interval, bottleneck
 from gangway.trainer.control.watch import Fatal, fatal_changes
-from gangway.trainer.core.errors import from_validation
+from gangway.trainer.core.validation import from_validation
 from gangway.trainer.records.decisions import CONTROLLER
 from gangway.trainer.records.stats_log import Line
 

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
-from gangway.trainer.core.errors import TrainerError, from_validation
+from gangway.trainer.core.errors import TrainerError
+from gangway.trainer.core.validation import from_validation
 from gangway.trainer.data import sources
 from gangway.trainer.data.decode import RESIZER, SUFFIXES, Box, PictureDecoder
 from gangway.trainer.data.index import Recipe, SourceNote, shard_size

@@ -15,9 +15,10 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from gangway.trainer.config.parts.fields import RESOLUTIONS
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.config.values.metric_names import NONE
-from gangway.trainer.core.errors import broken_rule, from_validation
+from gangway.trainer.core.errors import broken_rule
 from gangway.trainer.core.files import read_input, write_atomically
 from gangway.trainer.core.host import program
+from gangway.trainer.core.validation import from_validation
 from gangway.trainer.data.encoding import Encoding
 from gangway.trainer.data.sources import Skipped, Tally, get_kind
 from gangway.trainer.records.quantity import Frozen

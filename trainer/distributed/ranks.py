@@ -48,6 +48,6 @@ def _number(name: str, default: int, *, least: int = 0) -> int:
         place=f"${name}",
         problem="is not what torchrun sets",
         value=text,
-        allowed=f"a whole number from {least} on",
+        allowed=f"a whole number, at least {least}",
         fix=f"start with torchrun or `python -m gangway.trainer.launch`, or `unset {name}`",
     )

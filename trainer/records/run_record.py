@@ -10,9 +10,10 @@ from pydantic import Field, ValidationError
 from gangway.trainer.config.parts.fields import ConfigFields
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.docstrings import describe
-from gangway.trainer.core.errors import TrainerError, from_validation
+from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.files import read_input, read_text_input
 from gangway.trainer.core.host import code_sha256, program
+from gangway.trainer.core.validation import from_validation
 from gangway.trainer.records.decisions import CONTROLLER, DecisionRecord
 from gangway.trainer.records.digest import DigestedRecord, FileSum, wrong_digest_error
 from gangway.trainer.records.quality import QualityInTraining, QualityRecord
@@ -84,7 +85,7 @@ class RunContext(Frozen):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a context file (TrainerError: missing, not JSON, an unknown field or a bad value)."""
+        """Read a context file (TrainerError: missing, not JSON, an unknown key or a bad value)."""
         try:
             return cls.model_validate_json(read_text_input(path, "give --context an existing JSON file"))
         except ValidationError as error:

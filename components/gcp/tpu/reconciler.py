@@ -8,8 +8,7 @@ from urllib.parse import quote
 import pulumi
 from pulumi_gcp import cloudscheduler, serviceaccount, storage, workflows
 
-from gangway.components.core.dependencies import after
-from gangway.components.core.outputs import register_outputs
+from gangway.components.core.outputs import after, register_outputs
 from gangway.components.gcp.identity import DATA_READER, RUN_WRITER, account_id, declare_workflow, grant_roles
 
 PAUSES_SEC = (0, 300, 600, 1200, 2400, 3600, 3600, 3600)

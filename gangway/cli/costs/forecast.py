@@ -12,7 +12,7 @@ import typer
 from gangway.cli.common import EXIT_FINDINGS, OVERWRITE, check_new_file, check_plot, check_range, print_json
 from gangway.cli.costs.quote import get_hours
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 
 if TYPE_CHECKING:
     from gangway.finops.forecasts.hours import ForecastSeries
@@ -179,7 +179,7 @@ def _write(answer: "Answer", gauges: Path | None, out: Path | None, plot: Path |
 
     written = []
     if gauges is not None:
-        from gangway.sim.forecast.gauges import exposition
+        from gangway.sim.forecast.forecaster import exposition
 
         text = exposition(
             answer.series, answer.setting, answer.model, answer.baseline, answer.tested, datetime.now(UTC)

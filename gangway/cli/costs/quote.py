@@ -15,11 +15,10 @@ from gangway.stacks.config.corrections import TPU_SLICE, Span, parse_number
 
 if TYPE_CHECKING:
     from gangway.components.catalog.loader import Catalog
-    from gangway.components.estimate.data_transfer import DataAt
     from gangway.components.estimate.offers import Carrier, Offer
     from gangway.components.estimate.quotes import Job, Sort
-    from gangway.components.estimate.regions import RegionLimits
-    from gangway.finops.quotes.move_tables import AdviceGiven
+    from gangway.components.estimate.regions import DataAt, RegionLimits
+    from gangway.finops.quotes.quote_tables import AdviceGiven
     from gangway.finops.quotes.tco_tables import Tco
     from gangway.stacks.base.provider import Provider
 
@@ -91,8 +90,7 @@ def _is_clean(offer: "Offer", max_intensity: float) -> bool:
 
 
 def _parse_data(text: str, limits: "RegionLimits") -> "DataAt":
-    from gangway.components.estimate.data_transfer import DataAt
-    from gangway.components.estimate.regions import read_place, refusal
+    from gangway.components.estimate.regions import DataAt, read_place, refusal
 
     region, _, gib = text.rpartition("=")
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", gib):
@@ -122,10 +120,9 @@ def _check_numbers(kimg: float | None, carry_gib: float, max_intensity: float | 
 def _advice(
     label: str, offers: "Sequence[Offer]", within: "Sequence[Offer]", job: "Job", by: "Sort", carry_gib: float
 ) -> "AdviceGiven":
-    from gangway.components.estimate.data_transfer import traffic_price
     from gangway.components.estimate.move_cost import Luggage, advise
-    from gangway.components.estimate.regions import Place
-    from gangway.finops.quotes.move_tables import AdviceGiven
+    from gangway.components.estimate.regions import Place, traffic_price
+    from gangway.finops.quotes.quote_tables import AdviceGiven
 
     here = next((offer for offer in offers if offer.label == label.rstrip("*")), None)
     if here is None:

@@ -84,8 +84,7 @@ def submit(
     With --burst-after the command waits, and moves a job that waits too long to an engine that can start it.
     """
     from gangway.components.core.findings import InputError
-    from gangway.jobs.registry import get_sites, movable
-    from gangway.jobs.sites import By, choose_engine
+    from gangway.jobs.sites import By, choose_engine, get_sites, movable
     from gangway.stacks.config.job_file import read_job_file
 
     job, sites, decided_by = read_job_file(job_file), get_sites(on), None
@@ -141,8 +140,7 @@ def _burst(
     from gangway.components.core.findings import InputError
     from gangway.jobs.base import EngineAwayError, Phase
     from gangway.jobs.moves import move_job
-    from gangway.jobs.registry import movable
-    from gangway.jobs.sites import choose_engine
+    from gangway.jobs.sites import choose_engine, movable
 
     until, found = time.monotonic() + 60 * minutes, engine.status(job_id)
     _print_err(f"{job_id}: waiting for at most {minutes:g} minutes")
@@ -205,7 +203,7 @@ def move(
     Repeat the same command to continue an interrupted move.
     """
     from gangway.jobs.moves import move_job
-    from gangway.jobs.registry import get_engine, movable
+    from gangway.jobs.sites import get_engine, movable
 
     target = movable(get_engine(to), "--to")
     with _progress_bar() as bar:
@@ -226,7 +224,7 @@ def _print_move(moved: "MoveResult") -> None:
     if (copy := moved.copied) is None or moved.move is None:
         _print_err("already moved earlier")
         return
-    from gangway.components.core.visible import visible
+    from gangway.components.core.safe_text import visible
 
     _print_err(f"{_copy_text(copy, 'of the run')}; {_cost_text(moved.move)}")
     if copy.left_out:
@@ -267,7 +265,7 @@ def list_jobs(
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
     """List the jobs of an engine with their status, the oldest first."""
-    from gangway.jobs.registry import get_engine
+    from gangway.jobs.sites import get_engine
 
     engine = get_engine(on)
     found = engine.jobs()
@@ -317,8 +315,7 @@ def status(
     """Show the status of a job, and its cost if the engine has a price."""
     from datetime import UTC, datetime
 
-    from gangway.jobs.registry import get_site
-    from gangway.jobs.sites import usage_cost
+    from gangway.jobs.sites import get_site, usage_cost
 
     site = get_site(on)
     found = site.engine.status(job_id)
@@ -351,7 +348,7 @@ def record(
 
     from gangway.components.core.findings import InputError
     from gangway.components.core.whole_files import write_whole
-    from gangway.jobs.registry import get_site
+    from gangway.jobs.sites import get_site
 
     if of_stack and on is not None:
         raise InputError("--on", "cannot be combined with --stack", value=on, fix="remove one")
@@ -378,7 +375,7 @@ def logs(
 ) -> None:
     """Print the output of a job."""
     from gangway.jobs import base
-    from gangway.jobs.registry import get_engine
+    from gangway.jobs.sites import get_engine
 
     engine = get_engine(on)
     if follow:
@@ -403,7 +400,7 @@ def serve() -> None:
 @jobs.command()
 def cancel(job_id: _Id, on: _On = None) -> None:
     """Cancel a job. A running job gets SIGTERM and its grace time first."""
-    from gangway.jobs.registry import get_engine
+    from gangway.jobs.sites import get_engine
 
     engine = get_engine(on)
     engine.cancel(job_id)
@@ -421,7 +418,7 @@ def wait(job_id: _Id, on: _On = None) -> None:
     Exit code 0: done. 1: failed, cancelled or out of time. 2: bad input.
     """
     from gangway.jobs.base import Phase, wait_until_over
-    from gangway.jobs.registry import get_engine
+    from gangway.jobs.sites import get_engine
 
     printed = [""]
 
@@ -519,7 +516,7 @@ def _show_record(record: "JobRecord") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from gangway.components.core.visible import visible
+    from gangway.components.core.safe_text import visible
     from gangway.render.rendering import number, unit_text
 
     table = Table()

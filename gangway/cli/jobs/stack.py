@@ -8,7 +8,7 @@ import typer
 from gangway.cli.common import EXIT_FINDINGS, load_stack
 
 if TYPE_CHECKING:
-    from gangway.jobs.systemd.breaker import Breaker
+    from gangway.jobs.systemd.state import Breaker
 
 
 app = typer.Typer(help="The circuit breaker that stops launches when too many nodes fail.", no_args_is_help=True)
@@ -59,8 +59,7 @@ def _stack_lines(stack: str, *, scale: bool, dry_run: bool, images: int | None) 
     from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, get_scaler, group_names, why_unknown
     from gangway.jobs.systemd.autoscale_now import scale as ask_for_nodes
-    from gangway.jobs.systemd.breaker import get_breaker, replaces_nodes
-    from gangway.jobs.systemd.state import JobState, stack_lines
+    from gangway.jobs.systemd.state import JobState, get_breaker, replaces_nodes, stack_lines
     from gangway.runs.run_store import RunStore, bucket_region
     from gangway.stacks.config.paths import project_folder
     from gangway.stacks.providers.openstack.settings import storage_cloud
@@ -118,7 +117,7 @@ def reset(stack_or_file: _Stack) -> None:
 
 def _load_breaker(stack_or_file: str) -> "tuple[Breaker, str]":
     from gangway.finops.audit.state import stack_outputs
-    from gangway.jobs.systemd.breaker import check_launches, get_breaker
+    from gangway.jobs.systemd.state import check_launches, get_breaker
     from gangway.stacks.config.paths import project_folder
 
     config = load_stack(stack_or_file)

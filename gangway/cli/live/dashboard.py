@@ -57,7 +57,7 @@ def dashboard(
 
 def _find_sites(on: list[str] | None) -> "list[Site]":
     """The engines that are named, else the local queue and all of the engines' file."""
-    from gangway.jobs.registry import get_sites
+    from gangway.jobs.sites import get_sites
     from gangway.stacks.config.engines_file import named_engines
 
     return get_sites(",".join(on or ["local", *named_engines()]))

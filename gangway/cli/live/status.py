@@ -82,7 +82,7 @@ def _watch(names: list[str], on: str | None, every: float, *, sources: bool) -> 
 
 
 def _get_targets(names: list[str], on: str | None) -> "tuple[list[Target], list[str]]":
-    from gangway.jobs.registry import get_site
+    from gangway.jobs.sites import get_site
     from gangway.live.overview import engine_target, everything, job_target
 
     if on is not None:
@@ -98,7 +98,7 @@ def _get_targets(names: list[str], on: str | None) -> "tuple[list[Target], list[
 
 
 def _get_target(name: str) -> "Target":
-    from gangway.jobs.registry import get_site
+    from gangway.jobs.sites import get_site
     from gangway.live.logs import is_run
     from gangway.live.overview import job_target, run_target, stack_target
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gangway.components.azure.names import letters
+from gangway.components.azure.policies import letters
 from gangway.components.azure.pricing import GIB_PER_TIB, disk_tier
 from gangway.components.core.findings import InputError
-from gangway.components.core.query_text import kql_text
+from gangway.components.core.http_session import Poster, open_session
+from gangway.components.core.safe_text import kql_text
 from gangway.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from gangway.finops.audit.state import StateResource
-from gangway.sessions import Poster, open_session
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.settings import AzureConfig
 

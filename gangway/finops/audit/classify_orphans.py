@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangway.components.catalog.loader import Catalog
-from gangway.components.catalog.resolve import resolve_price
+from gangway.components.catalog.prices import resolve_price
 from gangway.components.catalog.schema import MachinePrice
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.cost import HOURS_PER_MONTH, CostComponent, from_service, price_line, unknown_price

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 import yaml
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import all_visible
+from gangway.components.core.safe_text import all_visible
 from gangway.runs.run_store import RunStore, StoreFailedError
 from gangway.stacks.config.identity import project_name
 from gangway.trainer.core.regular_files import read_text_file

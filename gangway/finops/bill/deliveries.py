@@ -26,9 +26,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.first_error import first_wrong
 from gangway.runs.run_folders import is_there
 from gangway.trainer.core.regular_files import read_file
+from gangway.trainer.core.validation import first_mistake
 
 SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
 _PARTITION = re.compile(r"billing_period=(\d{4})-(\d\d)", re.IGNORECASE)
@@ -200,8 +200,8 @@ def _read_manifest(path: Path) -> tuple[Path, Delivery] | None:
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix=_EXPORT_AGAIN) from None
     except ValidationError as error:
-        wrong = first_wrong(error)
-        raise InputError(wrong.within(str(path)), f"a damaged manifest: {wrong.what}", fix=_EXPORT_AGAIN) from None
+        wrong = first_mistake(error)
+        raise InputError(wrong.within(str(path)), f"a damaged manifest: {wrong.summary}", fix=_EXPORT_AGAIN) from None
     return None
 
 

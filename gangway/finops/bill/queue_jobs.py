@@ -12,12 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from gangway.components.core.findings import InputError, nearest_hint
-from gangway.components.core.first_error import first_wrong
 from gangway.components.core.foreign_files import foreign_path
 from gangway.finops.bill.cost_allocation import Span, Sums, Window
 from gangway.jobs.base import JobStatus
 from gangway.stacks.base.registry import sellers
 from gangway.trainer.core.regular_files import read_file
+from gangway.trainer.core.validation import first_mistake
 
 _WORD = re.compile(r"(?P<provider>[a-z]+):(?P<stack>[a-z][a-z0-9-]*)=(?P<file>.+)")
 _LISTED = TypeAdapter(list[JobStatus])
@@ -148,7 +148,7 @@ def _listed(path: Path) -> list[JobStatus]:
     except ValidationError as error:
         raise InputError(
             f"--jobs {path}",
-            f"not a list of jobs: {first_wrong(error)}",
+            f"not a list of jobs: {first_mistake(error)}",
             allowed="output of `gangway job list --json`",
             fix="gangway job list --json > jobs.json",
         ) from None

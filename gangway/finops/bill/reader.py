@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from gangway.components.core.findings import InputError, nearest
 from gangway.components.core.foreign_files import foreign_file
-from gangway.components.core.visible import all_visible
+from gangway.components.core.safe_text import all_visible
 from gangway.finops.bill import exports, focus
 from gangway.finops.bill.charge import Charge, get_value, moment
 from gangway.finops.bill.deliveries import SUFFIXES, Delivery, conflict, find_deliveries

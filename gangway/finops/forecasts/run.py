@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gangway.components.core.findings import InputError
 from gangway.runs.run_folders import read_stats
 from gangway.trainer.core.regular_files import read_regular
+from gangway.trainer.core.validation import first_mistake
 
 FEWEST_WINDOWS: Final = 10
 _MOST_WINDOWS: Final = 200
@@ -125,7 +126,5 @@ def run_kimg(run_dir: Path) -> float:
             fix="name the folder of a started run, or a file",
         ) from None
     except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"]
-        raise InputError(
-            place, f"no valid length of the run: {reason}", allowed="kimg", fix="copy the file again"
-        ) from None
+        problem = f"no valid length of the run: {first_mistake(error)}"
+        raise InputError(place, problem, allowed="kimg", fix="copy the file again") from None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.sim.forecast.accuracy import FALSE_ALARM_EVERY, Accuracy, Drift, Skill
 from gangway.sim.forecast.forecaster import Backtest, Forecast, Setting
 from gangway.sim.forecast.ledger import Settled, Standing

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from gangway.components.catalog.validators import SERVICE_FIELD, Observed
 from gangway.components.core.findings import GangwayError
-from gangway.components.core.http_reply import Reply
+from gangway.components.core.http_session import Reply
 from gangway.stacks.base.registry import load_adapter, providers_with_adapter
 
 TIMEOUT_SEC = 60.0

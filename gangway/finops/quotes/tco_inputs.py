@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from gangway.components.catalog.reliability import failures_per_hour, load_reliability
+from gangway.components.catalog.machine_facts import failures_per_hour, load_reliability
 from gangway.components.catalog.schema import Fact
 from gangway.components.core.findings import InputError
 from gangway.components.estimate import tco

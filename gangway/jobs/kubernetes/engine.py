@@ -27,7 +27,7 @@ from gangway.jobs.base import (
     unreadable,
 )
 from gangway.jobs.job_folder import UnreadableError, raise_errors
-from gangway.jobs.kubernetes import kubectl, manifests, objects, queues, start_objects
+from gangway.jobs.kubernetes import kubectl, manifests, objects, queues
 from gangway.jobs.kubernetes.fabric import fabric_findings, find_fabric
 from gangway.jobs.kubernetes.status import cancelled_at, get_status, lost_starts, remaining_sec, unfit_nodes
 from gangway.stacks.config.job_file import JobFile
@@ -118,7 +118,7 @@ class KubernetesEngine:
     def submit(self, job: JobFile) -> str:
         """See `Engine`."""
         raise_errors((*region_findings(job, self.region), *self.findings(job)))
-        sets = self._kubectl.get(start_objects.SETS, manifests.OURS)
+        sets = self._kubectl.get(objects.SETS, manifests.OURS)
         self._remove_old_jobs(sets)
         taken = [int(objects.get_job_id(each).rpartition("-")[2]) for each in sets if objects.is_job_set(each)]
         number = max(taken, default=0) + 1
@@ -130,7 +130,7 @@ class KubernetesEngine:
                 self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder, block=block, fabric=fabric
             )
             try:
-                start_objects.create_start(self._kubectl, job, placing, manifests.get_variables(job, fabric))
+                objects.create_start(self._kubectl, job, placing, manifests.get_variables(job, fabric))
             except kubectl.TakenError:
                 number += 1  # another submit took it
             else:
@@ -139,10 +139,10 @@ class KubernetesEngine:
     def _remove_old_jobs(self, sets: Sequence[Any]) -> None:
         now = datetime.now(UTC)
         with suppress(kubectl.ForbiddenError):
-            if any(start_objects.may_be_old(each, now) for each in sets):
+            if any(objects.may_be_old(each, now) for each in sets):
                 for seen in self._read_jobs(manifests.OURS):
-                    start_objects.clear_old(self._kubectl, seen, self._read_status(seen), now)
-            start_objects.clear_orphans(self._kubectl, sets, now)
+                    objects.clear_old(self._kubectl, seen, self._read_status(seen), now)
+            objects.clear_orphans(self._kubectl, sets, now)
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`. Also deactivates a job that runs although it was cancelled."""
@@ -212,7 +212,7 @@ class KubernetesEngine:
     def _mark_cancelled(self, job_set: kubectl.Found) -> None:
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         self._kubectl.patch(
-            start_objects.SETS,
+            objects.SETS,
             job_set["metadata"]["name"],
             {"metadata": {"annotations": {manifests.CANCELLED_ANNOTATION: now}}},
         )
@@ -267,9 +267,9 @@ class KubernetesEngine:
         data = self._kubectl.get("secret", meta["name"]).get("data", {})
         variables = {name: b64decode(value).decode() for name, value in data.items()}
         try:
-            start_objects.create_start(self._kubectl, job, following, variables)
+            objects.create_start(self._kubectl, job, following, variables)
         except kubectl.TakenError:  # another process started it, or was interrupted doing so
-            start_objects.clear_stale(self._kubectl, following.name)
+            objects.clear_stale(self._kubectl, following.name)
         if cancelled_at(self._read_job(job_id)) is not None:
             self.cancel(job_id)
 
@@ -278,7 +278,7 @@ class KubernetesEngine:
         return str(job_set["metadata"]["labels"].get(manifests.QUEUE_LABEL, self._queue))
 
     def _read_jobs(self, *words: str) -> list[objects.JobObjects]:
-        sets = [each for each in self._kubectl.get(start_objects.SETS, *words) if objects.is_job_set(each)]
+        sets = [each for each in self._kubectl.get(objects.SETS, *words) if objects.is_job_set(each)]
         if not sets:
             return []
         workloads, jobs, pods = (self._kubectl.get(kind, *more) for kind, more in (
@@ -293,7 +293,7 @@ class KubernetesEngine:
             kubectl.local_queue(self._kubectl, self._queue)  # no such queue explains it better
         ids = [
             objects.get_job_id(each)
-            for each in self._kubectl.get(start_objects.SETS, manifests.OURS)
+            for each in self._kubectl.get(objects.SETS, manifests.OURS)
             if objects.is_job_set(each)
         ]
         raise InputError(

@@ -11,12 +11,12 @@ from pydantic import Field, ValidationError
 
 from gangway.components.core.fields import PositiveWhole
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.first_error import first_wrong
 from gangway.components.kubernetes.spec import EFA, FABRIC, FABRIC_KEY, GPU
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Found, Kubectl, MissingError
 from gangway.jobs.kubernetes.queues import Quota, quantity, total_resources
 from gangway.stacks.config.job_file import JobFile
 from gangway.stacks.config.section import Section
+from gangway.trainer.core.validation import first_mistake
 
 _Path = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_.-]+)+$")]
 _RDMA = "rdma/"
@@ -75,9 +75,9 @@ def read_fabric(kubectl: Kubectl) -> Fabric | None:
     try:
         return Fabric.model_validate_json(found.get(FABRIC_KEY, ""))
     except ValidationError as error:
-        wrong = first_wrong(error)
+        wrong = first_mistake(error)
         raise InputError(
-            wrong.within(f"configmap {FABRIC} of {kubectl.namespace}: data.{FABRIC_KEY}"), wrong.what,
+            wrong.within(f"configmap {FABRIC} of {kubectl.namespace}: data.{FABRIC_KEY}"), wrong.summary,
             allowed="what this release of Gangway writes there",
             fix="run `pulumi up` with this release",
         ) from None  # fmt: skip

@@ -23,7 +23,7 @@ from typing import TypeVar
 from gangway.components.core.findings import GangwayError, InputError
 from gangway.components.core.job import OPEN_FILES
 from gangway.jobs.base import Phase, after, restart_limit, restart_limit_reason
-from gangway.jobs.data_sets import with_data
+from gangway.jobs.copying import with_data
 from gangway.jobs.job_folder import OwnJobFolder, UnreadableError, list_own_jobs
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
@@ -36,8 +36,16 @@ from gangway.jobs.job_folders import (
     read_status,
     write_status,
 )
-from gangway.jobs.local.engine import Spent, find_end, is_alive, queue_position, record_end, record_space, reserve_space
-from gangway.jobs.local.turn import Turn
+from gangway.jobs.local.engine import (
+    Spent,
+    Turn,
+    find_end,
+    is_alive,
+    queue_position,
+    record_end,
+    record_space,
+    reserve_space,
+)
 from gangway.jobs.node_command import TRAIN_FILE, Place, node_argv, node_variables, own_job_script, train_document
 from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals, used_sec
 from gangway.stacks.config.job_file import JobFile

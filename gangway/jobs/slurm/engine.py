@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from gangway.components.core.findings import Finding, InputError, nearest_hint
-from gangway.components.core.member_key import new_member_key
+from gangway.components.core.keys import new_member_key
 from gangway.components.estimate.regions import Place
 from gangway.images.render import TEMPLATES
 from gangway.jobs.base import (
@@ -29,8 +29,7 @@ from gangway.jobs.base import (
     rendezvous_findings,
     resource_findings,
 )
-from gangway.jobs.boot_clock import boot_stamp
-from gangway.jobs.data_sets import with_data
+from gangway.jobs.copying import with_data
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, check_open, job_ids, open_job, sharing_findings
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
@@ -44,8 +43,8 @@ from gangway.jobs.job_folders import (
     write_status,
 )
 from gangway.jobs.node_command import TRAIN_FILE, needs_member_key, train_document
-from gangway.jobs.run_intervals import get_run_intervals
-from gangway.jobs.slurm import job_files, script
+from gangway.jobs.run_intervals import boot_stamp, get_run_intervals
+from gangway.jobs.slurm import script
 from gangway.stacks.config.job_file import JobFile
 
 _TIMEOUT_SEC = 60.0
@@ -184,7 +183,7 @@ class SlurmEngine(FolderEngine):
         for job_id in job_ids(self._folder):
             with suppress(InputError, OSError):
                 folder = open_job(self._folder / job_id)
-                if not read_status(folder).phase.is_over and (number := job_files.read_id(folder)):
+                if not read_status(folder).phase.is_over and (number := script.read_id(folder)):
                     yield number
 
     def _status(self, folder: JobFolder, state_of: Callable[[str], _State]) -> JobStatus:
@@ -192,16 +191,16 @@ class SlurmEngine(FolderEngine):
         if known.phase.is_over:
             return known
         found = self._current_status(folder, known, state_of)
-        if found.phase.is_over and (own := job_files.open_own_folder(folder)) is not None:
+        if found.phase.is_over and (own := script.open_own_folder(folder)) is not None:
             with suppress(InputError):  # without space it is determined again next time
                 write_status(own, found)
         return found
 
     def _failures(self, folder: JobFolder) -> int:
-        return job_files.read_number(folder, "failures") or 0
+        return script.read_number(folder, "failures") or 0
 
     def _interruptions(self, folder: JobFolder) -> int:
-        return job_files.read_number(folder, "interruptions") or 0
+        return script.read_number(folder, "interruptions") or 0
 
     def stop(self, job_id: str) -> None:
         """See `FolderEngine`. InputError, EngineAwayError: Slurm was not signalled; the job will not start again."""
@@ -261,7 +260,7 @@ class SlurmEngine(FolderEngine):
                 folder.subfolder(parent).write(name, new_member_key(folder.name).encode(), 0o600)
             folder.write(_SUBMITTED, f"{boot_stamp()}\n".encode())
             folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
-        job_files.save_id(folder, _sbatch(folder, words))
+        script.save_id(folder, _sbatch(folder, words))
 
     def _current_status(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
         slurm_id = _find_id(folder)
@@ -269,17 +268,17 @@ class SlurmEngine(FolderEngine):
             return _submit_status(folder, known)
         state, reason = _own_state(folder, state_of(slurm_id))
         # Read after asking Slurm: a job that had ended by then has left its files.
-        end, started = job_files.find_end(folder), job_files.read_number(folder, "started")
+        end, started = script.find_end(folder), script.read_number(folder, "started")
         seen = replace(
             known,
-            starts=job_files.read_number(folder, "starts") or 0,
-            nodes=tuple(job_files.read_line(folder, "nodes").split()),
-            started_at=None if started is None else job_files.parse_ms(folder.path / "started", started),
+            starts=script.read_number(folder, "starts") or 0,
+            nodes=tuple(script.read_line(folder, "nodes").split()),
+            started_at=None if started is None else script.parse_ms(folder.path / "started", started),
             stretches=get_run_intervals(folder, runs=state in _RUNS),
         )
         if end is not None:
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
-        if job_files.read_id(folder) not in ("", slurm_id):  # a script has just taken over
+        if script.read_id(folder) not in ("", slurm_id):  # a script has just taken over
             return self._current_status(folder, known, _one_state)
         if folder.is_own and state in _NO_SCRIPT and folder.has(CANCEL_FILE):
             # Signalled while it ran, but requeued since: it would start again. Others may not cancel it.
@@ -290,7 +289,7 @@ class SlurmEngine(FolderEngine):
         if state in _RUNS:
             return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if folder.has(CANCEL_FILE) else "")
         # Its script's result may take a while to appear in a shared folder.
-        if job_files.sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not folder.has(CANCEL_FILE):
+        if script.sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not folder.has(CANCEL_FILE):
             return replace(seen, phase=Phase.RUNNING, reason=f"Slurm reports {state}; waiting for its script's result")
         is_cancelled = folder.has(CANCEL_FILE) or state == "CANCELLED"
         phase = Phase.CANCELLED if is_cancelled else _LOST_ENDS.get(state, Phase.FAILED)
@@ -378,13 +377,13 @@ def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
 
 def _find_id(folder: JobFolder) -> str:
     """The folder's job id in Slurm; empty if Slurm has not taken it. An interrupted submit did not save it."""
-    if kept := job_files.read_id(folder):
+    if kept := script.read_id(folder):
         return kept
     of_owner = _states(f"--user={','.join(_users(folder))}")
     own = [number for number, state in of_owner.items() if state.comment == script.get_comment(folder.path)]
-    if own and (mine := job_files.open_own_folder(folder)) is not None:
-        job_files.save_id(mine, max(own, key=int))
-    return job_files.read_id(folder) or max(own, key=int, default="")
+    if own and (mine := script.open_own_folder(folder)) is not None:
+        script.save_id(mine, max(own, key=int))
+    return script.read_id(folder) or max(own, key=int, default="")
 
 
 def _sbatch(folder: OwnJobFolder, words: Sequence[str]) -> str:
@@ -426,9 +425,9 @@ def _writing(folder: Path) -> Iterator[None]:
 def _submit_status(folder: JobFolder, known: JobStatus) -> JobStatus:
     if folder.has(CANCEL_FILE):
         return replace(known, phase=Phase.CANCELLED, reason="cancelled")
-    if job_files.sec_since_mark(folder, _SUBMITTED) < _SUBMITTED_SEC:
+    if script.sec_since_mark(folder, _SUBMITTED) < _SUBMITTED_SEC:
         return replace(known, reason="being submitted")
-    if (own := job_files.open_own_folder(folder)) is not None:
+    if (own := script.open_own_folder(folder)) is not None:
         with suppress(OSError):
             own.touch(CANCEL_FILE)  # has no effect if it was submitted after all
     return replace(known, phase=Phase.FAILED, reason="its submit was interrupted: submit it again")

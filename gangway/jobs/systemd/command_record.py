@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.images.specs import job_key
 from gangway.jobs.base import JobStatus, Phase, RunInterval
 from gangway.jobs.figures import FIGURES_FILE, MOST_BYTES, parse_report

@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from gangway.components.core.findings import InputError
+from gangway.components.core.http_session import open_session
 from gangway.jobs.systemd.scaling.azure import API_URL, AzureScaler
 from gangway.jobs.systemd.scaling.base import Rest
 from gangway.live.nodes import HEAD, LogLine, Node, payload_text
-from gangway.sessions import open_session
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.settings import AzureConfig
 

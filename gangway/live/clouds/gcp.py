@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.query_text import google_filter_text
+from gangway.components.core.safe_text import google_filter_text
 from gangway.components.gcp.tpu.api import GOOGLE_API_URL, TpuError, open_session
 from gangway.finops.audit.gcp import LABEL
 from gangway.jobs.systemd.scaling.base import Rest

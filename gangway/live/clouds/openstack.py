@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gangway.components.core.findings import InputError
-from gangway.components.openstack.tags import ROLE_TAG
+from gangway.components.core.tags import ROLE_TAG
 from gangway.live.nodes import HEAD, Node
 from gangway.runs.run_store import openstack_cloud, sdk_errors_as_oserror
 from gangway.stacks.config.stack_config import StackConfig

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from gangway.components.core.visible import one_line, visible
+from gangway.components.core.safe_text import one_line, visible
 from gangway.trainer.core.regular_files import open_regular
 
 MOST_LOG_BYTES = 32_000

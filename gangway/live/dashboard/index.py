@@ -18,10 +18,10 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gangway.components.core.first_error import first_wrong
 from gangway.live.dashboard.files import clip, read_part, read_tail
 from gangway.runs.run_folders import RECORD, STATS
 from gangway.trainer.core.regular_files import read_regular
+from gangway.trainer.core.validation import first_mistake
 
 CONFIG, JOURNAL = "config.json", "journal.jsonl"
 _MOST_RECORD_BYTES, _MOST_CONFIG_BYTES, _HEAD_BYTES, _TAIL_BYTES = 16_000_000, 1_000_000, 65_536, 65_536
@@ -273,7 +273,7 @@ def _updated(old: RunRow | None, root: Path, name: str, files: frozenset[str]) -
     try:
         return _read(plain, files)
     except ValidationError as error:
-        return _broken(plain, f"{RECORD}: {first_wrong(error)}")
+        return _broken(plain, f"{RECORD}: {first_mistake(error)}")
     except FileNotFoundError:
         raise
     except (OSError, ValueError, TypeError, RecursionError) as error:

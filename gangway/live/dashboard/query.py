@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from starlette.datastructures import QueryParams
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import one_line
+from gangway.components.core.safe_text import one_line
 from gangway.jobs.base import Phase
 from gangway.live.dashboard.index import STATES, RunRow
 from gangway.live.dashboard.sources import JobRow

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gangway.components.core.visible import all_visible
+from gangway.components.core.safe_text import all_visible
 from gangway.live.dashboard.files import clip, read_part
 from gangway.live.dashboard.index import RunRow, below, parse_line, parse_number
 from gangway.runs.run_folders import STATS

@@ -12,13 +12,12 @@ from typing import Generic, NamedTuple, TypeVar
 from gangway.bench.journal import JOURNAL_FILE, Progress, read_journal
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import one_line
+from gangway.components.core.safe_text import one_line
 from gangway.finops.audit.state import stack_outputs
 from gangway.jobs.base import LOG_PART_BYTES, Engine, JobStatus, Phase
 from gangway.jobs.job_folders import LOG_FILE, FolderEngine
 from gangway.jobs.sites import Site, Spent, usage_cost
-from gangway.jobs.systemd.breaker import get_breaker, replaces_nodes
-from gangway.jobs.systemd.state import JobState, stack_lines
+from gangway.jobs.systemd.state import JobState, get_breaker, replaces_nodes, stack_lines
 from gangway.live.dashboard.files import MOST_LOG_BYTES, clip, log_text
 from gangway.runs.run_store import RunStore, bucket_region
 from gangway.stacks.config.paths import project_folder

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gangway.components.core.findings import InputError, nearest_hint
-from gangway.components.core.first_error import first_wrong
 from gangway.runs.run_folders import RECORD, STATS, Run, not_covered, read_json, read_stats, unreadable_reason
 from gangway.runs.signatures import UNSIGNED
 from gangway.trainer.config.train_config import TrainConfig
 from gangway.trainer.core.host import program
+from gangway.trainer.core.validation import first_mistake
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunRecord
 
@@ -163,10 +163,10 @@ def _results(path: Path) -> _Results | None:
     try:
         return _Results.model_validate(read_json(path))
     except ValidationError as error:
-        wrong = first_wrong(error)
+        wrong = first_mistake(error)
         raise InputError(
             wrong.within(str(path)),
-            f"is not what `gangway bench` of this version writes: {wrong.what}",
+            f"is not what `gangway bench` of this version writes: {wrong.summary}",
             fix=f"write it anew: `gangway bench resume {shlex.quote(str(path.parent))}`, or take it away",
         ) from None
 

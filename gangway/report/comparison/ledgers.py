@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Sheet
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.components.estimate.statistics import correct
 from gangway.finops.forecasts.tables import skill_json
 from gangway.render.drawing import PANEL_INCHES, Drawing, Theme, as_days, date_axis, legend_size

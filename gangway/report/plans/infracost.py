@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gangway.components.catalog.billing import load_billing
-from gangway.components.estimate.cost import HOURS_PER_MONTH
+from gangway.components.estimate.cost import HOURS_PER_MONTH, load_billing
 from gangway.stacks.estimates.provider_findings import Coverage, find_coverage, is_billable
 
 VERSION = "0.2"

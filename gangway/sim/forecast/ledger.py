@@ -19,13 +19,13 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, T
 from pydantic import model_validator as validator
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.first_error import first_wrong
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.components.core.whole_files import append_line, complete_lines, cut_half_line, half_line, lock
 from gangway.sim.forecast.accuracy import FEWEST, Accuracy, Drift, Judged, Skill, accuracy, detect, deviates, skill
 from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.series import Series
 from gangway.trainer.core.regular_files import open_file, read_file
+from gangway.trainer.core.validation import first_mistake
 
 
 class _Frozen(BaseModel):
@@ -249,7 +249,7 @@ def _lines(path: Path, texts: Sequence[bytes]) -> list[_ForecastLine | _TruthLin
         try:
             lines.append(_LINE.validate_json(text))
         except ValidationError as error:
-            raise _damaged(f"{path}, line {number}", str(first_wrong(error))) from None
+            raise _damaged(f"{path}, line {number}", str(first_mistake(error))) from None
     return lines
 
 

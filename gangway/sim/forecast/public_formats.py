@@ -22,10 +22,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.first_error import first_wrong
 from gangway.components.core.foreign_files import foreign_file
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.sim.forecast.series import YEARS, Series, check_number, file_text, in_years, parse_series
+from gangway.trainer.core.validation import first_mistake
 
 _HOUR = timedelta(hours=1)
 _MOST_HOURS = 24 * 366 * 5
@@ -247,9 +247,9 @@ def _parse_object(text: str, place: str, column: str | None) -> Series:
             _refuse_column(column, place)
             return _hourly_nodes(trace, place)
     except ValidationError as error:
-        wrong = first_wrong(error)
+        wrong = first_mistake(error)
         raise InputError(
-            wrong.within(place), wrong.what, value=repr(wrong.value)[:80],
+            wrong.within(place), wrong.summary, value=repr(wrong.value)[:80],
             allowed="a history as AWS or SkyPilot's spot traces have it", fix="fetch the file anew",
         ) from None  # fmt: skip
     return parse_series(text, place, column)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.trainer.core.regular_files import read_file
 
 MOST_VALUES = 200_000

@@ -11,7 +11,7 @@ from typing import Final
 
 from gangway.components.catalog.geography import load_grids
 from gangway.components.catalog.loader import load_provider
-from gangway.components.catalog.reliability import load_reliability
+from gangway.components.catalog.machine_facts import load_reliability
 from gangway.sim.forecast.series import Series
 
 _START: Final = datetime(2026, 1, 5, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gangway.components.catalog.reliability import TraceStatistics
+from gangway.components.catalog.machine_facts import TraceStatistics
 from gangway.components.core.fields import Amount, PositiveNumber, PositiveWhole
 from gangway.components.estimate.scaling import Network, StepModel, step_sec
 from gangway.stacks.config.section import Section

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from gangway.components.catalog.reliability import load_philly, load_reliability
+from gangway.components.catalog.machine_facts import load_philly, load_reliability
 from gangway.components.core.fields import Amount, PositiveNumber, PositiveWhole
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.energy import board_share

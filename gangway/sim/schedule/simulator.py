@@ -15,7 +15,7 @@ from typing import Any
 from gangway.components.core.findings import GangwayError
 from gangway.sim.schedule.cluster import Cluster, Meter, outages
 from gangway.sim.schedule.jobs import Ask, Job
-from gangway.sim.schedule.policy import Grants, JobView, Policy, View
+from gangway.sim.schedule.policies import Grants, JobView, Policy, View
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def can_start(event: Mapping[str, Any]) -> bool:
 
 
 def log_row(node: str, role: str, unit: str, line: Mapping[str, Any], at: float | None = None) -> dict[str, Any]:
-    """A row of `gangway.components.azure.alarms.COLUMNS`.
+    """A row of `gangway.components.azure.monitoring.COLUMNS`.
 
     Args:
         node: the machine's name.

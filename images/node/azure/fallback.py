@@ -45,7 +45,7 @@ _CODE = re.compile(r'\\*"code\\*"\s*:\s*\\*"(\w+)', re.IGNORECASE)
 # The status of a machine that failed to start, followed by the reason, if any.
 _START_FAILED = "ProvisioningState/failed/"
 CHANGED, LOOKED, NOT_KEPT, REFUSED = "ladder-changed", "ladder-looked", "ladder-not-kept", "ladder-refused"
-# Tags: the job's least and most nodes (`gangway.components.azure.names`); on the first scale set, the number set by
+# Tags: the job's least and most nodes (`gangway.components.azure.policies`); on the first scale set, the number set by
 # `gangway job --scale`, which a `pulumi up` that changes the scale set removes.
 LEAST_TAG, MOST_TAG, WANTED_TAG = "gangway-nodes-min", "gangway-nodes", "gangway-nodes-wanted"
 
@@ -104,7 +104,7 @@ class Ladder:
 
     Args:
         azure: the APIs.
-        config: `gangway.components.azure.fallback.FallbackConfig` as JSON data.
+        config: `gangway.components.azure.capacity.FallbackConfig` as JSON data.
     """
 
     def __init__(self, azure: AzureApi, config: dict[str, Any]) -> None:

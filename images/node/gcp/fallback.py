@@ -31,7 +31,7 @@ class Ladder:
 
     Args:
         google: the APIs.
-        config: `gangway.components.gcp.fallback.FallbackConfig` as JSON data.
+        config: `gangway.components.gcp.node_pool.FallbackConfig` as JSON data.
     """
 
     def __init__(self, google: GoogleApi, config: dict[str, Any]) -> None:

@@ -19,9 +19,9 @@ from gangway.components.aws.node_pool import EfaNodePool
 from gangway.components.aws.slurm import SlurmIdentity
 from gangway.components.aws.storage import ImageRegistry, LustreFileSystem, RunBucket
 from gangway.components.core.fields import Egress
-from gangway.components.core.member_key import member_key, munge_key
-from gangway.components.core.network import SlurmPortsArgs
-from gangway.components.core.pinned import pinned
+from gangway.components.core.keys import member_key, munge_key
+from gangway.components.core.limits import SlurmPortsArgs
+from gangway.components.core.lookup import pinned
 from gangway.images.specs import Flavour
 from gangway.stacks.base.factory import Factory, Image
 from gangway.stacks.base.kept import keep_text

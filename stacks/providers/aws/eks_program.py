@@ -24,9 +24,9 @@ from gangway.components.aws.network import TrainingNetwork
 from gangway.components.aws.node_pool import EfaNodePool, RungNodesArgs
 from gangway.components.aws.storage import LustreFileSystem
 from gangway.components.core.capacity import RungPlan, plan_ladder
-from gangway.components.core.pinned import pinned, record_choice
+from gangway.components.core.lookup import pinned, record_choice
+from gangway.components.kubernetes.charts import queue_manifests
 from gangway.components.kubernetes.namespaces import fabric_config, namespace_manifests
-from gangway.components.kubernetes.queues import queue_manifests
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
 from gangway.components.kubernetes.spec import EFA, GPU
 from gangway.stacks.base.ownership import check_unclaimed

@@ -14,7 +14,7 @@ from gangway.components.aws.network import plan_network
 from gangway.components.aws.storage import plan_lustre
 from gangway.components.catalog.loader import load
 from gangway.components.catalog.offerings import first_zone, zone_names
-from gangway.components.catalog.resolve import PriceQuote, stated_price
+from gangway.components.catalog.prices import PriceQuote, stated_price
 from gangway.components.catalog.schema import MachineType, Region
 from gangway.components.core.capacity import CapacityBlock, preferred_zone
 from gangway.components.core.fields import Egress

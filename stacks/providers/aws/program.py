@@ -9,9 +9,9 @@ import pulumi_aws as aws
 from gangway.components.aws.launch import HEAD_IMAGE
 from gangway.components.aws.pricing import price_resources
 from gangway.components.catalog.loader import load
-from gangway.components.core.dependencies import after
-from gangway.components.core.pinned import record_choice
-from gangway.components.core.signing_key import signing_key
+from gangway.components.core.keys import signing_key
+from gangway.components.core.lookup import record_choice
+from gangway.components.core.outputs import after
 from gangway.components.estimate.cost import CostComponent, Declared, of_resources
 from gangway.stacks.base.kept import keep_job, keep_text
 from gangway.stacks.base.ownership import check_unclaimed

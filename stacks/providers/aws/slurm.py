@@ -12,7 +12,7 @@ from gangway.components.aws.node_pool import LIFECYCLE_HOOK
 from gangway.components.aws.slurm import SlurmIdentity
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.network import SlurmPortsArgs
+from gangway.components.core.limits import SlurmPortsArgs
 from gangway.images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_data_base64gzip
 from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
 from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names

@@ -39,8 +39,8 @@ from gangway.components.azure.storage import (
     RunBucket,
 )
 from gangway.components.core.image import RegistryLogin
-from gangway.components.core.member_key import member_key
-from gangway.components.core.pinned import pinned
+from gangway.components.core.keys import member_key
+from gangway.components.core.lookup import pinned
 from gangway.stacks.base.factory import Factory, Image
 from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host, scrapes, steps_alarm_minutes

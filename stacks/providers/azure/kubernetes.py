@@ -14,14 +14,14 @@ from gangway.components.azure.aks import (
     AksCluster,
     AksIdentity,
     AksNodePools,
+    fabric_manifests,
+    network_operator,
 )
-from gangway.components.azure.aks_fabric import fabric_manifests, network_operator
 from gangway.components.azure.storage import ImageRegistry
 from gangway.components.core.lookup import Lookup, look_up, look_up_later
-from gangway.components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
+from gangway.components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin, tolerations
 from gangway.components.kubernetes.manifest import kubeconfig_text
 from gangway.components.kubernetes.namespaces import fabric_config, namespace_manifests
-from gangway.components.kubernetes.queues import tolerations
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
 from gangway.components.kubernetes.spec import INFINIBAND
 from gangway.stacks.base.cluster_queues import get_engine, get_version

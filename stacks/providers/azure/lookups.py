@@ -13,7 +13,7 @@ import pulumi
 import pulumi_azure_native as azure
 
 from gangway.components.azure.launch import Image
-from gangway.components.azure.names import RUNG_TAG
+from gangway.components.azure.policies import RUNG_TAG
 from gangway.components.core.lookup import Lookup, look_up
 from gangway.stacks.base.ownership import Owner
 from gangway.stacks.config.stack_config import StackConfig

@@ -24,8 +24,8 @@ from gangway.components.core.capacity import LADDER, preferred_zone
 from gangway.components.core.findings import InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY
 from gangway.components.core.job import JobSpec
+from gangway.components.kubernetes.charts import queue_manifests
 from gangway.components.kubernetes.manifest import Manifest
-from gangway.components.kubernetes.queues import queue_manifests
 from gangway.components.kubernetes.spec import GPU, JOBS, JOBS_ONLY, ClusterSpec, Flavor, aks_allocatable
 from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node

@@ -9,8 +9,8 @@ import pulumi_azure_native as azure
 from gangway.components.azure.identity import ResourceGroup
 from gangway.components.azure.pricing import price_resources
 from gangway.components.catalog.loader import load_provider
-from gangway.components.core.pinned import record_choice
-from gangway.components.core.signing_key import signing_key
+from gangway.components.core.keys import signing_key
+from gangway.components.core.lookup import record_choice
 from gangway.components.estimate.cost import CostComponent, Declared
 from gangway.stacks.base.kept import keep_job
 from gangway.stacks.base.ownership import check_unclaimed

@@ -7,10 +7,10 @@ from typing import Any
 import pulumi
 import pulumi_gcp as gcp
 
-from gangway.components.core.dependencies import after
 from gangway.components.core.image import RegistryLogin
-from gangway.components.core.member_key import member_key
-from gangway.components.core.pinned import pinned
+from gangway.components.core.keys import member_key
+from gangway.components.core.lookup import pinned
+from gangway.components.core.outputs import after
 from gangway.components.gcp.budget import Budget
 from gangway.components.gcp.capacity import rung_zone
 from gangway.components.gcp.identity import (
@@ -22,9 +22,8 @@ from gangway.components.gcp.identity import (
 )
 from gangway.components.gcp.launch import HeadNode
 from gangway.components.gcp.monitoring import NodeLogs, Observability
-from gangway.components.gcp.network import TrainingNetwork, network_tag, plan_network
+from gangway.components.gcp.network import ServicePerimeter, TrainingNetwork, network_tag, plan_network, read_perimeter
 from gangway.components.gcp.node_pool import GpuNodePool, GroupTag
-from gangway.components.gcp.perimeter import ServicePerimeter, read_perimeter
 from gangway.components.gcp.storage import (
     LOGIN_USER,
     Filestore,

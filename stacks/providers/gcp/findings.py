@@ -23,7 +23,7 @@ from gangway.components.gcp.capacity import (
 )
 from gangway.components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowed
 from gangway.components.gcp.identity import get_bucket, get_prefix
-from gangway.components.gcp.perimeter import perimeter_name, plan_perimeter
+from gangway.components.gcp.network import perimeter_name, plan_perimeter
 from gangway.components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
 from gangway.stacks.base.shared import image_place, rendezvous_findings
 from gangway.stacks.config.stack_config import StackConfig

@@ -7,13 +7,11 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from gangway.components.gcp.gke import ClusterIdentity, GkeCluster
-from gangway.components.gcp.gke_fabric import fabric_manifests, has_rdma, node_limits, team_fabric
-from gangway.components.gcp.gke_pools import GkeNodePools
+from gangway.components.gcp.gke_pools import GkeNodePools, fabric_manifests, has_rdma, node_limits, team_fabric
 from gangway.components.gcp.network import TrainingNetwork
 from gangway.components.gcp.storage import Filestore, ImageRegistry
-from gangway.components.kubernetes.charts import job_set, kueue
+from gangway.components.kubernetes.charts import job_set, kueue, queue_manifests
 from gangway.components.kubernetes.namespaces import RunVolume, namespace_manifests
-from gangway.components.kubernetes.queues import queue_manifests
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
 from gangway.stacks.base.cluster_queues import get_engine, get_version
 from gangway.stacks.base.shared import least_bus_gbps

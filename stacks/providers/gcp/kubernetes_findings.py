@@ -7,7 +7,7 @@ from gangway.components.core.capacity import LADDER
 from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
 from gangway.components.gcp.capacity import LadderContext, capacity_findings
-from gangway.components.gcp.gke_fabric import has_rdma
+from gangway.components.gcp.gke_pools import has_rdma
 from gangway.stacks.base.cluster_queues import api_finding, get_engine, get_version, topology_findings
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import common_findings

@@ -7,8 +7,8 @@ import pulumi
 import pulumi_gcp as gcp
 
 from gangway.components.catalog.loader import load_provider
-from gangway.components.core.pinned import record_choice
-from gangway.components.core.signing_key import signing_key
+from gangway.components.core.keys import signing_key
+from gangway.components.core.lookup import record_choice
 from gangway.components.estimate.cost import CostComponent, Declared
 from gangway.components.gcp.identity import ProjectServices, plan_services
 from gangway.components.gcp.pricing import price_resources

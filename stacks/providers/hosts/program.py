@@ -7,8 +7,7 @@ from typing import Any
 import pulumi
 import pulumi_command as command
 
-from gangway.components.core.member_key import member_key, munge_key
-from gangway.components.core.signing_key import signing_key
+from gangway.components.core.keys import member_key, munge_key, signing_key
 from gangway.components.estimate.cost import CostComponent, Declared, from_fact
 from gangway.components.hosts.node_pool import MEMBER_KEY, MUNGE_KEY, SIGNING_KEY, HostArgs, HostPool
 from gangway.components.hosts.wireguard import WIREGUARD_FILE, Peer, config_text, private_key

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from gangway.components.core.member_key import member_key
+from gangway.components.core.keys import member_key
 from gangway.components.openstack.launch import HEAD_ROOT_GIB, HeadNode
 from gangway.components.openstack.machine_secrets import (
     MachineSecrets,

@@ -6,11 +6,11 @@ from typing import Any
 import pulumi
 import pulumi_openstack as openstack
 
+from gangway.components.core.keys import signing_key
 from gangway.components.core.lookup import Lookup, look_up
-from gangway.components.core.signing_key import signing_key
+from gangway.components.core.tags import tag_words
 from gangway.components.estimate.cost import CostComponent, Declared
 from gangway.components.openstack.pricing import price_resources
-from gangway.components.openstack.tags import tag_words
 from gangway.stacks.base.kept import keep_job
 from gangway.stacks.base.ownership import Owner, check_unclaimed
 from gangway.stacks.base.shared import get_machine, get_price

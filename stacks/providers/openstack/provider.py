@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gangway.components.core.findings import InputError
+from gangway.components.core.tags import header_tags
 from gangway.components.openstack.retention import RETENTION
-from gangway.components.openstack.tags import header_tags
 from gangway.stacks.base.provider import EXAMPLE_IMAGE, EXAMPLE_SITE, NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.config.provider_settings import plaintext_mistakes
 from gangway.stacks.config.stack_config import StackConfig

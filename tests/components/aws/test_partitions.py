@@ -8,8 +8,7 @@ import pytest
 from gangway.components.aws.budget import stop_policy
 from gangway.components.aws.identity import head_policy, key_policy, node_policy
 from gangway.components.aws.monitoring import topic_policy
-from gangway.components.aws.network import delivery_trust
-from gangway.components.aws.perimeter import s3_endpoint_policy
+from gangway.components.aws.network import delivery_trust, s3_endpoint_policy
 
 GOV = ("us-gov-west-1", "aws-us-gov")
 CHINA = ("cn-north-1", "aws-cn")

@@ -11,7 +11,7 @@ from botocore.stub import Stubber
 
 from gangway.components.aws.pricing import Difference, compare, fetch_types, not_offered, price_resources
 from gangway.components.catalog.loader import load
-from gangway.components.catalog.resolve import stated_price
+from gangway.components.catalog.prices import stated_price
 from gangway.components.catalog.schema import MachineType
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.cost import Bound, CostComponent, bound

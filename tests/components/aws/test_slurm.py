@@ -7,7 +7,7 @@ import pytest
 
 from gangway.components.aws.network import plan_flows, plan_rules
 from gangway.components.aws.slurm import NODE_TAG, SlurmIdentity, slurm_head_policy, slurm_node_policy
-from gangway.components.core.network import SlurmPortsArgs
+from gangway.components.core.limits import SlurmPortsArgs
 from gangway.images.node.aws import slurm_scaler
 from tests.components.fixture_types import Make
 

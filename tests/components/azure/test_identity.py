@@ -7,8 +7,7 @@ import pytest
 from pulumi_azure_native import managedidentity
 
 from gangway.components.azure.identity import EncryptionKey, HeadIdentity, MemberKeyVault, NodeIdentity
-from gangway.components.azure.names import guid
-from gangway.components.azure.policies import ACR_PULL, BLOB_READER, KEY_USER, LOG_WRITER, SECRET_USER
+from gangway.components.azure.policies import ACR_PULL, BLOB_READER, KEY_USER, LOG_WRITER, SECRET_USER, guid
 from gangway.components.azure.storage import ImageRegistry
 from gangway.components.core.findings import InputError
 from tests.components.fixture_types import Make, Mistakes

@@ -8,16 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.azure.alarms import (
+from gangway.components.azure.monitoring import (
     ALIVE_EVENT,
     COLUMNS,
     LOOK_EVENT,
     REFUSED_EVENT,
     TABLE,
     AlarmPlan,
+    NodeLogs,
+    Observability,
+    check_retention,
     plan_alarms,
+    plan_dashboard,
 )
-from gangway.components.azure.monitoring import NodeLogs, Observability, check_retention, plan_dashboard
 from gangway.components.core.findings import InputError
 from gangway.components.core.limits import STEPS_ALARM_MINUTES
 from gangway.images.node.azure import fallback as azure_fallback

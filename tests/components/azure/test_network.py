@@ -24,7 +24,7 @@ from gangway.components.azure.network import (
 )
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
-from gangway.components.core.network import HeadPortsArgs
+from gangway.components.core.limits import HeadPortsArgs
 from tests.components.fixture_types import Make, Mistakes
 
 HEAD: HeadPortsArgs = {"rendezvous_port": 29400, "metrics_port": 9400}

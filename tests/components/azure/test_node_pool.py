@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.azure.fallback import FallbackConfig
+from gangway.components.azure.capacity import FallbackConfig
 from gangway.components.azure.launch import nobodys_key
 from gangway.components.azure.node_pool import IbNodePool, plan_node_pool
 from gangway.components.core.findings import InputError

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.azure.head_node import HeadNode
-from gangway.components.azure.names import NODES_TAG, RUNG_TAG
 from gangway.components.azure.node_pool import IbNodePool
+from gangway.components.azure.policies import NODES_TAG, RUNG_TAG
 from gangway.components.azure.pricing import DISK_TIERS, SCALE_SET, disk_tier, price_resources
 from gangway.components.catalog.loader import load_provider
 from gangway.components.estimate.cost import CostComponent, estimate

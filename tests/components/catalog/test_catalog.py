@@ -18,7 +18,7 @@ from gangway.components.catalog.loader import (
     load_provider,
     load_tpus,
 )
-from gangway.components.catalog.resolve import resolve_price
+from gangway.components.catalog.prices import resolve_price
 from gangway.components.catalog.schema import (
     EVERYWHERE,
     AzureMachineType,

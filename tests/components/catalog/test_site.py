@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gangway.components.catalog.loader import PROVIDERS, load_bundled
-from gangway.components.catalog.power import load_power
+from gangway.components.catalog.machine_facts import load_power
 from gangway.components.catalog.site import (
     SiteConfig,
     plan_site_fabric,

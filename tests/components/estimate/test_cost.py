@@ -1,13 +1,15 @@
 """Cost estimates against bills worked out by hand, and what must hold for every bill."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.catalog.resolve import PriceQuote
+from gangway.components.catalog.prices import PriceQuote
 from gangway.components.catalog.schema import EVERYWHERE, Confidence, Fact, ServicePrice
 from gangway.components.estimate.cost import (
     HOURS_PER_MONTH,
@@ -18,6 +20,7 @@ from gangway.components.estimate.cost import (
     foreign_regions,
     from_fact,
     from_service,
+    load_billing,
     paid_once,
     price_line,
     unknown_price,
@@ -201,3 +204,44 @@ def test_a_range_is_expected_at_its_typical_price_and_bounded_by_its_highest() -
 def test_a_price_of_every_region_is_no_other_regions() -> None:
     price = ServicePrice(provider="x", region=EVERYWHERE, service="eks", unit="hour", usd=fact(0.1))
     assert from_service("control plane", price, 1, "anywhere").priced_in == ""
+
+
+def test_no_type_is_both_free_and_paid_by_use() -> None:
+    table = load_billing()
+    free = Counter(kind for row in table.free for kind in row.types)
+    used = Counter(kind for row in table.by_use for kind in row.types)
+    assert {kind: number for kind, number in (free + used).items() if number > 1} == {}
+
+
+def test_every_row_says_where_it_is_from() -> None:
+    table = load_billing()
+    facts: list[Fact[Any]] = [*(row.usd for row in table.free), *(row.per for row in table.by_use)]
+    for fact in facts:
+        assert fact.source
+        assert fact.url.startswith("https://") or fact.confidence in ("recalled", "assumed"), fact
+    assert {row.usd.value for row in table.free} == {0}
+
+
+def test_what_is_free_in_one_kind_alone_is_not_free_in_another() -> None:
+    table, kind = load_billing(), "aws:ec2/vpcEndpoint:VpcEndpoint"
+    assert table.free_of(kind, {"vpcEndpointType": "Gateway"}) is not None
+    assert table.free_of(kind, {"vpcEndpointType": "Interface"}) is None
+    assert table.free_of("gcp:compute/address:Address", {"addressType": "EXTERNAL"}) is None
+    assert table.free_of("aws:rds/instance:Instance", {}) is None
+
+
+def test_what_is_paid_by_use_names_what_by() -> None:
+    bucket = load_billing().by_use_of("aws:s3/bucket:Bucket")
+    assert bucket is not None
+    assert (bucket.per.value, bucket.settings) == ("objects kept and requests", ("run_bucket_gib",))
+    assert load_billing().by_use_of("aws:ec2/vpc:Vpc") is None
+
+
+def test_a_providers_delay_has_a_source_and_the_stops_own_question_counts() -> None:
+    delays = load_billing().delays
+    for delay in delays.values():
+        least, most = delay.stop_hours
+        assert 0 <= least < most
+        assert delay.most_hours.url.startswith("https://")
+    assert delays["aws"].stop_hours == (8, 12)
+    assert delays["azure"].stop_hours == (8, 25), "the workflow asks each hour"

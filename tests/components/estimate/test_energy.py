@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.catalog.loader import load, load_provider
-from gangway.components.catalog.power import load_power
+from gangway.components.catalog.machine_facts import load_power
 from gangway.components.estimate.energy import (
     RunHours,
     board_share,

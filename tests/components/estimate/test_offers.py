@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from gangway.components.catalog.loader import PROVIDERS, Catalog, Provider, load_provider
-from gangway.components.catalog.resolve import KINDS
+from gangway.components.catalog.prices import KINDS
 from gangway.components.catalog.schema import Fact, MachinePrice, Offered
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.offers import Carrier, Offer, find_offers, get_carriers, unknown_accelerator

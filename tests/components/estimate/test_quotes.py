@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gangway.components.catalog.loader import PROVIDERS, load_provider
-from gangway.components.catalog.reliability import load_reliability
-from gangway.components.catalog.resolve import Kind
+from gangway.components.catalog.machine_facts import load_reliability
+from gangway.components.catalog.prices import Kind
 from gangway.components.catalog.schema import Fact, Region
 from gangway.components.estimate.offers import Offer, find_offers, get_carriers
 from gangway.components.estimate.quotes import SORTS, Job, Ranking, Sort, chance_in_time, quote, rank

@@ -12,7 +12,7 @@ from pulumi_gcp import compute
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import GcpMachineType
 from gangway.components.core.findings import InputError
-from gangway.components.core.network import HeadPortsArgs
+from gangway.components.core.limits import HeadPortsArgs
 from gangway.components.gcp.fabric import MAIN, plan_fabric_networks
 from gangway.components.gcp.network import (
     IAP_RANGE,

@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
+from gangway.components.core.capacity import PERIOD_SEC, WINDOW, plan_ladder, rung_from_args
 from gangway.components.core.findings import InputError
 from gangway.components.gcp.launch import GPU_IMAGE
-from gangway.components.gcp.node_pool import GpuNodePool, GroupTag, plan_node_pool, tag_condition
+from gangway.components.gcp.node_pool import (
+    FallbackConfig,
+    GpuNodePool,
+    GroupTag,
+    plan_fallback,
+    plan_node_pool,
+    tag_condition,
+)
 from tests.components.fixture_types import Make, Mistakes
 
 SPOT = {"kind": "spot"}
@@ -232,3 +240,23 @@ def test_what_is_declared_is_what_the_apis_know(
     assert "params" in api_document("compute.beta")["schemas"]["InstanceGroupManager"]["properties"]
     params = {"resourceManagerTags": {"tagKeys/1": "tagValues/2"}}
     assert api_mistakes("compute.beta", "InstanceGroupManagerParams", params) == []
+
+
+def test_the_head_is_told_everything_as_json() -> None:
+    rungs: list[dict[str, Any]] = [
+        {"kind": "spot"},
+        {"kind": "flex-start", "max_hours": 1.5},
+        {"kind": "on-demand", "zones": ["us-east4-c"]},
+    ]
+    ladder = plan_ladder(tuple(rung_from_args(rung) for rung in rungs))
+    config = plan_fallback("lab", "us-east4-b", 2, ladder, ["g0", "g1", "g2"])
+    assert isinstance(config, FallbackConfig)
+    assert json.loads(json.dumps(config.to_json())) == {
+        "version": 1, "project": "lab", "num_nodes_min": 2, "period_sec": PERIOD_SEC, "window": WINDOW,
+        "groups": [
+            {"name": "g0", "zone": "us-east4-b", "kind": "spot", "fill": "resize", "run_duration_sec": None},
+            {"name": "g1", "zone": "us-east4-b", "kind": "flex-start", "fill": "resize-request",
+             "run_duration_sec": 5400},
+            {"name": "g2", "zone": "us-east4-c", "kind": "on-demand", "fill": "resize", "run_duration_sec": None},
+        ],
+    }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gangway.components.gcp.identity import plan_services
-from gangway.components.gcp.perimeter import RESTRICTED, ServicePerimeter, missing_from, plan_perimeter
+from gangway.components.gcp.network import RESTRICTED, ServicePerimeter, missing_from, plan_perimeter
 from tests.components.fixture_types import Make, Mistakes
 
 ARGS: dict[str, Any] = {

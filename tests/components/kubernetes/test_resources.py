@@ -5,9 +5,8 @@ from typing import Any
 
 import pulumi
 
-from gangway.components.kubernetes.charts import Chart, job_set, kueue
+from gangway.components.kubernetes.charts import Chart, job_set, kueue, queue_manifests
 from gangway.components.kubernetes.namespaces import fabric_config, namespace_manifests
-from gangway.components.kubernetes.queues import queue_manifests
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests, get_tier, get_token
 from gangway.components.kubernetes.spec import ClusterSpec
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
-from gangway.components.core.network import HeadPortsArgs
+from gangway.components.core.limits import HeadPortsArgs
 from gangway.components.openstack.network import (
     Rule,
     TrainingNetwork,

@@ -20,7 +20,7 @@ from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, find_cli, project_dir, read_project, write_project
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id, stack_name
 from gangway.components.core.findings import InputError
-from gangway.components.core.signing_key import new_signing_key, public_half
+from gangway.components.core.keys import new_signing_key, public_half
 from gangway.runs.run_store import RunFailedError, StoreFailedError
 from gangway.runs.signatures import read_private_key, sign
 from gangway.stacks.config.stack_config import StackConfig
@@ -431,4 +431,4 @@ def test_who_wants_nodes_to_stay_is_heeded(written: Written) -> None:
 def test_a_provider_that_nobody_knows_is_a_mistake_with_its_place(written: Written) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         written("aws-g5-dev", **{"provider": "asw"})
-    assert "gangway:provider: not one of the allowed words" in str(caught.value.exceptions[0])
+    assert "gangway:provider: not an accepted value" in str(caught.value.exceptions[0])

@@ -160,7 +160,7 @@ SLOW = {
 RUNNER = """
 import json, os, signal, sys, traceback
 import matplotlib.figure
-import gangway.jobs.registry, gangway.stacks.plan.plan
+import gangway.jobs.sites, gangway.stacks.plan.plan
 import gangway.trainer.__main__ as trainer
 from gangway.cli.main import main
 def become(uid, home, folder):

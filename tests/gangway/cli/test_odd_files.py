@@ -90,7 +90,7 @@ LIMIT_SEC = 20
 RUNNER = """
 import json, os, resource, signal, sys, traceback
 import matplotlib.figure
-import gangway.jobs.registry, gangway.stacks.plan.plan
+import gangway.jobs.sites, gangway.stacks.plan.plan
 import gangway.trainer.__main__ as trainer, gangway.trainer.run.loop, gangway.trainer.metrics.evaluate
 from gangway.cli.main import main
 uid, seconds, folder = (int(word) if word.isdigit() else word for word in sys.argv[1:])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.components.core.findings import Severity
-from gangway.components.core.visible import leaves
+from gangway.components.core.safe_text import leaves
 from gangway.jobs.base import (
     LOG_PART_BYTES,
     EngineAwayError,

@@ -14,7 +14,7 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.jobs.base import Phase
-from gangway.jobs.data_sets import bring_data, has_data, with_data
+from gangway.jobs.copying import bring_data, has_data, with_data
 from gangway.jobs.job_folder import OwnJobFolder
 from gangway.jobs.job_folders import FolderEngine
 from gangway.jobs.local.engine import LocalQueue

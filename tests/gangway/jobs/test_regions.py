@@ -10,8 +10,7 @@ from gangway.components.estimate.regions import Place, read_place
 from gangway.jobs.base import Phase
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.moves import move_job, traffic_cost
-from gangway.jobs.registry import VARIABLE, get_engine, get_sites
-from gangway.jobs.sites import choose_engine
+from gangway.jobs.sites import VARIABLE, choose_engine, get_engine, get_sites
 from gangway.jobs.slurm.engine import SlurmEngine
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, sites, until

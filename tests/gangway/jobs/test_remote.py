@@ -23,11 +23,11 @@ from typer.testing import CliRunner
 
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import leaves
+from gangway.components.core.safe_text import leaves
 from gangway.jobs.base import EngineAwayError, Phase, follow, read_log
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.registry import get_engine
 from gangway.jobs.remote import RemoteEngine
+from gangway.jobs.sites import get_engine
 from gangway.stacks.config import engines_file
 from tests.gangway.jobs.test_contract import job, limited, over, until
 

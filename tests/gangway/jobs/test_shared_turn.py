@@ -12,8 +12,7 @@ import pytest
 from gangway.components.core.findings import Severity
 from gangway.jobs.base import Phase
 from gangway.jobs.job_folders import working_folder_findings
-from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.local.turn import Turn
+from gangway.jobs.local.engine import LocalQueue, Turn
 from tests.gangway.jobs.test_contract import job, over
 from tests.gangway.jobs.test_shared_folders import place as place
 from tests.gangway.jobs.test_shared_folders import planted, shared
@@ -79,7 +78,7 @@ def test_whoever_holds_the_lock_is_named_with_the_process(place: Path, kind: str
 
 
 def test_a_lock_whose_holder_is_hidden_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gangway.jobs.local.turn._LOCKS", tmp_path / "none")
+    monkeypatch.setattr("gangway.jobs.local.engine._LOCKS", tmp_path / "none")
     with Turn(tmp_path) as other:
         other.take()
         assert f"fuser -v {tmp_path}" in LocalQueue(tmp_path).room(job("true")).reason

@@ -13,13 +13,22 @@ from hypothesis import strategies as st
 
 from gangway.components.catalog.loader import load_provider
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.estimate.data_transfer import traffic_price
 from gangway.components.estimate.energy import estimate_carbon, estimate_energy
-from gangway.components.estimate.regions import Place, read_place
+from gangway.components.estimate.regions import Place, read_place, traffic_price
 from gangway.jobs.base import JobStatus, Phase, Room, RunInterval
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.registry import get_engine, get_site, get_sites
-from gangway.jobs.sites import By, Nodes, Site, charge, choose_engine, find_nodes, usage_cost
+from gangway.jobs.sites import (
+    By,
+    Nodes,
+    Site,
+    charge,
+    choose_engine,
+    find_nodes,
+    get_engine,
+    get_site,
+    get_sites,
+    usage_cost,
+)
 from gangway.stacks.config import engines_file
 from gangway.stacks.config.engines_file import NamedEngine
 from gangway.stacks.config.job_file import JobFile

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image, ImageStat
 
-from gangway.report.plots import Chart, cost_chart, curve_charts, marks, quality_chart
+from gangway.report.page import Chart, cost_chart, curve_charts, marks, quality_chart
 from gangway.trainer.records.quantity import Quantity
 from gangway.trainer.records.run_record import RunRecord
 

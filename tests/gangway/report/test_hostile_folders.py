@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from gangway.bench.reproduce import check_comparable
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
-from gangway.components.core.signing_key import new_signing_key
+from gangway.components.core.keys import new_signing_key
 from gangway.runs.run_folders import find_runs
 
 pytestmark = pytest.mark.attack("a run's folder", "links, FIFOs and files without an end under a run's names")

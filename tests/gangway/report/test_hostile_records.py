@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import leaves, visible
+from gangway.components.core.safe_text import leaves, visible
 from gangway.finops.bill.focus import focus_rows, missing_rows_reason
 from gangway.report.comparison.exports import figures_csv, focus_csv
 from gangway.report.comparison.groups import get_members

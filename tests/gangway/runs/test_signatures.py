@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
-from gangway.components.core.signing_key import new_signing_key, public_half
+from gangway.components.core.keys import new_signing_key, public_half
 from gangway.runs.run_folders import find_runs, not_covered
 from gangway.runs.signatures import ForgedError, get_signature, read_private_key, read_public_key, sign
 from gangway.trainer.records.digest import get_sums

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangway.components.core.pinned import STASH
+from gangway.components.core.lookup import STASH
 from gangway.stacks.base.kept import REACH_NO_MACHINE, settings_digest
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.loading.loader import from_file

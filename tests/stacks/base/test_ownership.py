@@ -8,8 +8,7 @@ import pulumi
 import pytest
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.lookup import Lookup
-from gangway.components.core.pinned import STASH
+from gangway.components.core.lookup import STASH, Lookup
 from gangway.components.gcp.network import plan_network
 from gangway.stacks.base.ownership import (
     Owner,

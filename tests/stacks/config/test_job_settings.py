@@ -64,7 +64,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"settings": {"kimg": 1}}, ["gangway:job.settings.kimg", "settings without kimg", "write kimg next to settings"]),
     (
         {"settings": {"precision": "fp64"}},
-        ["gangway:job.settings.precision: not one of", "'bf16'", "did you mean 'fp16'?"],
+        ["gangway:job.settings.precision: not an accepted value", "bf16", "did you mean 'fp16'?"],
     ),
     ({"settings": {"cuda_graphs": True}}, ["dcgan-digits", "cuda_graphs"]),
     ({"seed": -1}, ["gangway:job.seed", "from 0"]),

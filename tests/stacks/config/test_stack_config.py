@@ -70,7 +70,7 @@ MISTAKES = {
         "max_usd_per_hours", "max_usd_per_hour", "did you mean 'max_usd_per_hour'?",
     ),
     "unknown kind of capacity": (
-        cluster(capacity=[{"kind": "on-demnd"}]), "gangway:cluster.capacity[0].kind", "on-demnd", "'on-demand'",
+        cluster(capacity=[{"kind": "on-demnd"}]), "gangway:cluster.capacity[0].kind", "on-demnd", "spot, on-demand",
         "did you mean 'on-demand'?",
     ),
     "missing key": (
@@ -127,7 +127,7 @@ MISTAKES = {
     ),
     "an alarm at nothing": (
         section("budget", alert_percent=[0]), "gangway:budget.alert_percent[0]", 0,
-        "a number above 0, at most 1000", "write 50",
+        "a number above 0 and at most 1000", "write 50",
     ),
     "more alarms than AWS takes": (
         section("budget", alert_percent=[1, 2, 3, 4, 5]), "gangway:budget.alert_percent", [1, 2, 3, 4, 5],
@@ -168,14 +168,16 @@ MISTAKES = {
         "leave it out: only kind: spot has it",
     ),
     "a file system of another kind": (
-        section("storage", kind="luster"), "gangway:storage.kind", "luster", "'lustre'", "did you mean 'lustre'?",
+        section("storage", kind="luster"), "gangway:storage.kind", "luster", "lustre, filestore or manila",
+        "did you mean 'lustre'?",
     ),
     "a way out that is none": (
         lambda v: v.update({"gangway:network": {"egress": "natt"}}), "gangway:network.egress", "natt",
-        "'endpoints' or 'nat'", "did you mean 'nat'?",
+        "endpoints or nat", "did you mean 'nat'?",
     ),
     "another cloud": (
-        lambda v: v.update({"gangway:provider": "asw"}), "gangway:provider", "asw", "'aws'", "did you mean 'aws'?",
+        lambda v: v.update({"gangway:provider": "asw"}), "gangway:provider", "asw", "aws, gcp, azure",
+        "did you mean 'aws'?",
     ),
     "nobody who pays": (
         lambda v: v.update({"gangway:tags": {"team": "ml"}}), "gangway:tags", {"team": "ml"}, "team and cost_center",

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gangway.components.catalog.billing import load_billing
 from gangway.components.core.findings import Finding, Severity
+from gangway.components.estimate.cost import load_billing
 from gangway.stacks.config.sections import EstimateConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.provider_findings import (

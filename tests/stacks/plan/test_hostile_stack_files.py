@@ -23,7 +23,7 @@ import yaml
 from rich.console import Console
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import leaves
+from gangway.components.core.safe_text import leaves
 from gangway.report.plans.show import Detail, show_plan
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.loading.loader import from_file, stack_model

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gangway.components.catalog.billing import load_billing
 from gangway.components.catalog.loader import load
 from gangway.components.core.findings import Finding, InputError, Severity
+from gangway.components.estimate.cost import load_billing
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import common_findings

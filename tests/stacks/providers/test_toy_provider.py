@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from gangway.cli import main as cli
-from gangway.components.catalog.power import load_power
+from gangway.components.catalog.machine_facts import load_power
 from gangway.components.core.findings import InputError, Severity
 from gangway.stacks.base import registry
 from gangway.stacks.loading.loader import from_file, stack_model

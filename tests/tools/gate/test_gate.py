@@ -11,8 +11,19 @@ from gangway.trainer.config.network_size import generator_size
 from gangway.trainer.config.presets import PRESETS
 from tools.gate.__main__ import main
 from tools.gate.checks import CHECKS, Check
-from tools.gate.outcome import Machine, Outcome, Report, worst_difference
-from tools.gate.runs import DCGAN, FAMILIES, STEPS, Gate, Speed, Trained, plain_config
+from tools.gate.runs import (
+    DCGAN,
+    FAMILIES,
+    STEPS,
+    Gate,
+    Machine,
+    Outcome,
+    Report,
+    Speed,
+    Trained,
+    plain_config,
+    worst_difference,
+)
 
 CPU = Machine("cpu", (), (0, 0), "a CPU", 2, "2.15.0", "", "", "no NVML here")
 BARE = Machine("cuda", (), (0, 0), "a CPU", 2, "2.15.0", "", "", "no NVML here")

@@ -94,7 +94,7 @@ UNLIKE: dict[str, tuple[dict[str, Any], str]] = {
         {"precision": "fp8"},
         "config.precision: not an accepted value: 'fp8', where this version takes fp32, bf16 or fp16",
     ),
-    "a field nobody knows": ({"lr_schedule": "cosine"}, "config.lr_schedule: unknown field"),
+    "a field nobody knows": ({"lr_schedule": "cosine"}, "config.lr_schedule: unknown key"),
     "a rule that came later": (
         {"stable_kimg": 800},
         "config.stable_kimg: not an accepted value: 800.0, "
@@ -163,6 +163,6 @@ def test_a_field_that_was_renamed_is_read_by_its_former_name() -> None:
     assert config.replace({"kimg": 1}).generator_width == 48
     with pytest.raises(TrainerError, match=r"^c\.json: g_width: ") as caught:
         _Renamed.from_json(json.dumps({**written, "g_width": 0}), "c.json")
-    assert caught.value.allowed == "a whole number from 1 on"
-    with pytest.raises(TrainerError, match=r"^c\.json: g_width: unknown field"):
+    assert caught.value.allowed == "a whole number, at least 1"
+    with pytest.raises(TrainerError, match=r"^c\.json: g_width: unknown key"):
         _Renamed.from_json(json.dumps({**written, "generator_width": 48}), "c.json")

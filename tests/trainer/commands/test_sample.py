@@ -173,7 +173,7 @@ def test_classes_are_taken_in_turn(
         ),
         (
             ["--out", "grid.png", "--seed", "-1"],
-            "--seed: not an accepted value\n  got:     '-1'\n  allowed: a whole number from 0 on",
+            "--seed: not an accepted value\n  got:     '-1'\n  allowed: a whole number, at least 0",
         ),
         (
             ["--out", "grid.png", "--truncation", "0"],

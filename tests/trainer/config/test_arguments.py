@@ -84,7 +84,7 @@ def test_what_is_allowed_is_said(parser: Parser) -> None:
         (positive, "x", "a number above 0"),
         (count, "0", "a whole number above 0"),
         (count, "1.5", "a whole number above 0"),
-        (whole, "-1", "a whole number from 0 on"),
+        (whole, "-1", "a whole number, at least 0"),
     ],
 )
 def test_a_number_out_of_range_and_what_is_none(kind: Callable[[str], float], text: str, allowed: str) -> None:

@@ -88,9 +88,9 @@ OPENERS = {
     "open": "regular_files.open_file",
 }
 OWN = {
-    *("gangway/jobs/local/turn.py", "stacks/plan/rules/guardrails.py"),  # /proc, and a file of Gangway itself
+    *("gangway/jobs/local/engine.py", "stacks/plan/rules/guardrails.py"),  # /proc, and a file of Gangway itself
     "trainer/core/regular_files.py",
-    *("gangway/bench/processes.py", "gangway/jobs/boot_clock.py", "gangway/jobs/local/runner.py"),  # /proc
+    *("gangway/bench/processes.py", "gangway/jobs/run_intervals.py", "gangway/jobs/local/runner.py"),  # /proc
     "trainer/core/host.py",
     "trainer/core/files.py",  # under a random name
     *("trainer/launch/watchdog.py", "trainer/networks/precision.py", "trainer/power/energy.py"),

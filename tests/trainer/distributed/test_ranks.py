@@ -29,12 +29,12 @@ def test_ranks(values: tuple[int, ...], expected: Ranks, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("WORLD_SIZE", "x", "a whole number from 1 on"),
-        ("WORLD_SIZE", "0", "a whole number from 1 on"),
-        ("LOCAL_WORLD_SIZE", "0", "a whole number from 1 on"),
-        ("RANK", "-1", "a whole number from 0 on"),
-        ("LOCAL_RANK", "", "a whole number from 0 on"),
-        ("GROUP_RANK", "1.5", "a whole number from 0 on"),
+        ("WORLD_SIZE", "x", "a whole number, at least 1"),
+        ("WORLD_SIZE", "0", "a whole number, at least 1"),
+        ("LOCAL_WORLD_SIZE", "0", "a whole number, at least 1"),
+        ("RANK", "-1", "a whole number, at least 0"),
+        ("LOCAL_RANK", "", "a whole number, at least 0"),
+        ("GROUP_RANK", "1.5", "a whole number, at least 0"),
     ],
 )
 def test_what_torchrun_never_sets_is_a_users_mistake(

@@ -42,7 +42,7 @@ def test_a_context_file_is_read_back(tmp_path: Path) -> None:
     [
         (
             '{"provder": "aws"}',
-            "context.json: provder: unknown field\n  got:     'aws'\n  fix:     did you mean 'provider'?",
+            "context.json: provder: unknown key\n  got:     'aws'\n  fix:     did you mean 'provider'?",
         ),
         ('{"num_nodes": 0}', "context.json: num_nodes"),
         ("not JSON", "context.json: is not JSON"),

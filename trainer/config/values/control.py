@@ -69,7 +69,7 @@ class Bounds(Written):
                     "[least, most], the first no more than the second",
                     field=name,
                     value=list(found),
-                    fix=f"{name}: {[found[1], found[0]]}",
+                    fix=f"write {name}: {[found[1], found[0]]}",
                 )
         return self
 

@@ -142,9 +142,9 @@ _ALLOWED: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "lr_g": (lambda value: value > 0, "values above 0"),
     "lr_d": (lambda value: value > 0, "values above 0"),
     "beta2": (lambda value: 0 <= value < 1, "values from 0 up to, but not, 1"),
-    "r1_gamma": (lambda value: value >= 0, "values from 0 on"),
-    "r2_gamma": (lambda value: value >= 0, "values from 0 on"),
-    "ema_kimg": (lambda value: value >= 0, "values from 0 on"),
+    "r1_gamma": (lambda value: value >= 0, "values of at least 0"),
+    "r2_gamma": (lambda value: value >= 0, "values of at least 0"),
+    "ema_kimg": (lambda value: value >= 0, "values of at least 0"),
     "augment_p": (lambda value: 0 <= value <= 1, "values from 0 to 1"),
 }
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.http_reply import Session
+from gangway.components.core.http_session import Session
 from gangway.images.node.azure.api import COMPUTE_VERSION
 from gangway.images.node.azure.fallback import MOST_TAG, WANTED_TAG, nodes_wanted
 from gangway.jobs.systemd.scaling.base import Change, GroupState, Rest, Scaler, get_tags, read_change_tags
@@ -124,7 +124,7 @@ def _runs(machine: dict[str, Any]) -> bool:
 
 def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
     """For a stack that is up. InputError: not logged in."""
-    from gangway.sessions import open_session
+    from gangway.components.core.http_session import open_session
 
     planned = get_program(config.provider).plan(config)
     return AzureScaler(

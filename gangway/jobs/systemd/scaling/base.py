@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.http_reply import Session
+from gangway.components.core.http_session import Session
 from gangway.components.estimate.autoscale import Decision
 
 AT_TAG, WHY_TAG = "gangway-scaled-at", "gangway-scaled-why"

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.http_reply import Session
+from gangway.components.core.http_session import Session
 from gangway.images.node.gcp.notices import LEAVE_TAG
 from gangway.jobs.systemd.scaling.base import Change, GroupState, Rest, Scaler, find_time
 from gangway.stacks.config.stack_config import StackConfig

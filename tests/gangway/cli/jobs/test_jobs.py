@@ -23,7 +23,7 @@ from gangway.jobs.copying import copy_run
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.job_record import FIGURES
 from gangway.jobs.local.engine import LocalQueue, is_alive
-from gangway.jobs.registry import VARIABLE
+from gangway.jobs.sites import VARIABLE
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.slurm.conftest import pretended as pretended
 

@@ -13,11 +13,11 @@ from gangway.cli.costs.bills import run_audit
 from gangway.cli.main import app
 from gangway.components.azure import storage
 from gangway.components.core.findings import InputError
+from gangway.components.core.http_session import open_session
 from gangway.finops.audit import azure
 from gangway.finops.audit.azure import list_azure, state_keys
 from gangway.finops.audit.classify_orphans import Billed
 from gangway.finops.audit.state import State, StateResource
-from gangway.sessions import open_session
 
 SUBSCRIPTION, STACK = "11111111-0000-0000-0000-111111111111", "azure-ndv5-spot"
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{STACK}-gangway1234"

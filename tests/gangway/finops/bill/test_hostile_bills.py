@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.visible import visible
+from gangway.components.core.safe_text import visible
 from gangway.finops.bill.charge import Charge
 from gangway.finops.bill.reader import Bills
 from gangway.finops.bill.reconcile import reconcile, show

@@ -51,11 +51,11 @@ def test_two_runs_with_one_id_are_refused(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", r"run.json: is damaged or was cut off: Invalid JSON(.|\n)*record --run-dir /"),
-        ('{"id": "x"}', r"run.json: status: not a run record of this version: Field required"),
+        ("{", r"run.json: is damaged or was cut off: not JSON(.|\n)*record --run-dir /"),
+        ('{"id": "x"}', r"run.json: status: not a run record of this version: missing"),
         (
             '{"id": "x", "schema_version": 7, "code_sha256": "0123456789abcdef"}',
-            r"run.json: schema_version: not a run record of this version, but of schema 7, code 0123456789ab: Input",
+            r"run.json: schema_version: not a run record of this version, but of schema 7, code 0123456789ab: not",
         ),
     ],
 )

@@ -334,7 +334,7 @@ def test_pods_get_what_the_namespace_says_of_the_nodes_network(
         manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(said)}}, kube_queue.namespace),
     )
     asked = {"cpu": "1", "memory": "1Gi", GPU: "8"}
-    monkeypatch.setattr("gangway.jobs.kubernetes.start_objects.KEPT_SEC", -60)  # as days later
+    monkeypatch.setattr("gangway.jobs.kubernetes.objects.KEPT_SEC", -60)  # as days later
     job_id = engine.submit(job("echo $NCCL_NET, $NCCL_TUNER.", nodes={"min": 2, "max": 2}, resources=asked))
     found = over(engine, job_id)
     assert found.phase is Phase.DONE
@@ -531,7 +531,7 @@ def test_a_cancelled_job_that_is_old_goes_with_the_next_submit(
     waiting, cancelled = engine.submit(job("true")), engine.submit(job("true"))
     engine.cancel(cancelled)
     over(engine, cancelled)
-    monkeypatch.setattr("gangway.jobs.kubernetes.start_objects.KEPT_SEC", -60)
+    monkeypatch.setattr("gangway.jobs.kubernetes.objects.KEPT_SEC", -60)
     following = engine.submit(job("true"))
     assert [each.id for each in engine.jobs()] == [running, waiting, following]
     space = f"--namespace={kube_queue.namespace}"

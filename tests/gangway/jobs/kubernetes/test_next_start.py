@@ -12,7 +12,7 @@ import pytest
 from gangway.jobs.base import Phase
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl
 from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, FILE_ANNOTATION, QUEUE_LABEL, Placing
-from gangway.jobs.kubernetes.start_objects import SETS, create_start
+from gangway.jobs.kubernetes.objects import SETS, create_start
 from gangway.stacks.config.job_file import JobFile
 from tests.gangway.jobs.kubernetes.test_asking import an_unfit_job, engine, put_set
 from tests.gangway.jobs.kubernetes.test_manifests import job
@@ -61,7 +61,7 @@ def test_one_that_is_cancelled_before_its_next_start_stands_is_taken_back(
         create_start(kubectl, file, placing, variables)
         kueue_sees(kube)
 
-    monkeypatch.setattr("gangway.jobs.kubernetes.start_objects.create_start", late)
+    monkeypatch.setattr("gangway.jobs.kubernetes.objects.create_start", late)
     engine().ensure_begun(_ID)
     assert is_taken_back(kube)
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gangway.components.core.findings import InputError
+from gangway.components.kubernetes.charts import KUEUE, QUEUE, queue_manifests
 from gangway.components.kubernetes.namespaces import CLAIM, namespace_manifests
-from gangway.components.kubernetes.queues import KUEUE, QUEUE, queue_manifests
 from gangway.components.kubernetes.resources import get_tier
 from gangway.components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Node, Team
 from gangway.jobs.base import Phase

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.components.kubernetes.queues import queue_manifests
+from gangway.components.kubernetes.charts import queue_manifests
 from gangway.components.kubernetes.spec import ClusterSpec, Flavor, Node, Team
 from gangway.jobs.kubernetes.queues import (
     Quota,

@@ -17,8 +17,16 @@ from gangway.jobs.base import Phase
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import read_job
 from gangway.jobs.local import engine as local
-from gangway.jobs.local.engine import LocalQueue, Spent, find_end, lacks_space, record_end, record_space, reserve_space
-from gangway.jobs.local.turn import Turn
+from gangway.jobs.local.engine import (
+    LocalQueue,
+    Spent,
+    Turn,
+    find_end,
+    lacks_space,
+    record_end,
+    record_space,
+    reserve_space,
+)
 from gangway.stacks.config.job_file import Priority
 from tests.gangway.jobs.local.test_engine import processes_of
 from tests.gangway.jobs.test_contract import job, limited, over, until

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
 from gangway.images.node import breaker as on_node
-from gangway.jobs.systemd.breaker import HeldRecord, get_breaker
+from gangway.jobs.systemd.state import HeldRecord, get_breaker
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
 BOTH = ["AlarmNotification", "Launch"]

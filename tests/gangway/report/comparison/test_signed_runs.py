@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
-from gangway.components.core.signing_key import new_signing_key, public_half
+from gangway.components.core.keys import new_signing_key, public_half
 from gangway.runs.signatures import read_public_key
 from gangway.trainer.records.digest import with_digest
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gangway.components.catalog.geography import load_grids
-from gangway.components.catalog.reliability import load_reliability
+from gangway.components.catalog.machine_facts import load_reliability
 from gangway.sim.forecast.synthetic import SIMULATED, simulate
 
 

@@ -10,12 +10,15 @@ from gangway.sim.schedule.policies import (
     Backfill,
     Fifo,
     Goodput,
+    Grants,
+    JobView,
     Learned,
     LengthModel,
+    Policy,
     Shortest,
+    View,
     policy_named,
 )
-from gangway.sim.schedule.policy import Grants, JobView, Policy, View
 from gangway.sim.schedule.simulator import EndlessError, Outcome, get_figures, simulate
 from tests.gangway.sim.schedule.builders import job, plain, random_jobs
 
@@ -192,12 +195,12 @@ def test_policies_are_found_by_name() -> None:
 
 
 def test_a_policy_of_ones_own_takes_ten_lines() -> None:
-    """The one in the docstring of base.py."""
-    import gangway.sim.schedule.policy as base
+    """The one in the module's docstring."""
+    from gangway.sim.schedule import policies
 
-    assert base.__doc__ is not None
-    code = base.__doc__.partition("\n\n")[2].replace("\n    ", "\n").removeprefix("    ")
+    assert policies.__doc__ is not None
+    code = policies.__doc__.partition("\n\n")[2].replace("\n    ", "\n").removeprefix("    ")
     names: dict[str, type[Policy]] = {}
-    exec(f"from gangway.sim.schedule.policy import *\n{code}", names)
+    exec(f"from gangway.sim.schedule.policies import *\n{code}", names)
     jobs = [job("a", 0, (1, 1), 100), job("b", 1, (1, 1), 100), job("c", 2, (1, 1), 100)]
     assert list(ends(simulate(jobs, plain(1), names["LastComeFirst"]()))) == ["a", "c", "b"]

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from gangway.sim.schedule.jobs import Job
-from gangway.sim.schedule.policies import POLICIES
-from gangway.sim.schedule.policy import JobView, View
+from gangway.sim.schedule.policies import POLICIES, JobView, View
 from gangway.sim.schedule.simulator import get_figures, simulate
 from tests.gangway.sim.schedule.builders import job, plain
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from gangway.components.catalog.loader import load_provider
-from gangway.components.catalog.reliability import load_philly
+from gangway.components.catalog.machine_facts import load_philly
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.scaling import Links
 from gangway.components.estimate.spot import rate_per_hour

@@ -15,8 +15,7 @@ from gangway.components.estimate.scaling import Links, StepModel, step_sec
 from gangway.components.estimate.spot import best_interval_sec
 from gangway.sim.schedule.cluster import Cluster, Hourly, Meter, Power, Rung, outages
 from gangway.sim.schedule.jobs import Ask, Curve, Job
-from gangway.sim.schedule.policies import POLICIES, Fifo
-from gangway.sim.schedule.policy import Grants, View
+from gangway.sim.schedule.policies import POLICIES, Fifo, Grants, View
 from gangway.sim.schedule.simulator import Outcome, Stint, get_figures, simulate
 from tests.gangway.sim.schedule.builders import job, plain, random_jobs
 

@@ -11,8 +11,8 @@ from urllib.error import HTTPError
 
 import pytest
 
-from gangway.components.azure.alarms import ALIVE_EVENT, COLUMNS
 from gangway.components.azure.launch import HEALTH_PATH, HEALTH_PORT
+from gangway.components.azure.monitoring import ALIVE_EVENT, COLUMNS
 from gangway.images.node.azure import api as azure_commands
 from gangway.images.node.azure import heartbeat as azure_heartbeat
 from gangway.images.node.azure.api import ARM, LOGS, STORAGE, AzureApi, log_row, main

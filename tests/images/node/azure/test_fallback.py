@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gangway.components.azure import fallback
-from gangway.components.azure.fallback import FallbackConfig, FallbackGroup
-from gangway.components.azure.names import LEAST_NODES_TAG, NODES_TAG
+from gangway.components.azure import capacity
+from gangway.components.azure.capacity import FallbackConfig, FallbackGroup
+from gangway.components.azure.policies import LEAST_NODES_TAG, NODES_TAG
 from gangway.images.node.azure import fallback as azure_fallback
 
 TYPE = "Standard_ND96isr_H100_v5"
@@ -32,8 +32,8 @@ def head(azure_vm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
     def look(*, together: bool = False) -> int:
         config = FallbackConfig(SUBSCRIPTION, "demo-rg", together, GROUPS, window=3)
-        (tmp_path / "fallback.json").write_text(json.dumps(config.to_json()))
-        return azure_fallback.main([str(tmp_path / "fallback.json"), ENDED_URL, HELD_URL])
+        (tmp_path / "capacity.json").write_text(json.dumps(config.to_json()))
+        return azure_fallback.main([str(tmp_path / "capacity.json"), ENDED_URL, HELD_URL])
 
     return look
 
@@ -329,7 +329,7 @@ def test_a_state_that_is_of_other_groups_or_none_is_forgotten(
 
 def test_every_call_is_with_actions_that_the_head_has() -> None:
     """A look reads, sets the size and deletes machines: the contract names exactly these."""
-    assert {action.rpartition("virtualMachineScaleSets/")[2] for action in fallback.HEAD_ACTIONS} == {
+    assert {action.rpartition("virtualMachineScaleSets/")[2] for action in capacity.HEAD_ACTIONS} == {
         "read",
         "write",
         "virtualMachines/read",

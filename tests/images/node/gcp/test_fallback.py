@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gangway.components.gcp.fallback import FallbackConfig, FallbackGroup
+from gangway.components.gcp.node_pool import FallbackConfig, FallbackGroup
 from gangway.images.node.gcp import fallback as gcp_fallback
 from gangway.images.node.gcp.api import GoogleApi
 

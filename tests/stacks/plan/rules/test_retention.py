@@ -12,7 +12,7 @@ import pytest
 from pulumi.runtime import register_stack_transformation
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.pinned import choice_name
+from gangway.components.core.lookup import choice_name
 from gangway.stacks.base.registry import all_providers, get_provider
 from gangway.stacks.base.rule import kind
 from gangway.stacks.config.stack_config import StackConfig

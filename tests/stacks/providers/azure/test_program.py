@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gangway.components.azure.common import IMMUTABLE
-from gangway.components.core.pinned import STASH
+from gangway.components.core.lookup import STASH
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import Plan, run_program

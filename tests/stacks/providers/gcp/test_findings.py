@@ -11,7 +11,7 @@ import pytest
 from pulumi_gcp import accesscontextmanager
 
 from gangway.components.core.findings import Finding, InputError, Severity
-from gangway.components.gcp.perimeter import RESTRICTED, read_perimeter
+from gangway.components.gcp.network import RESTRICTED, read_perimeter
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import make_plan
 from gangway.stacks.providers.gcp.findings import IMAGE_NCCL, findings, perimeter_findings

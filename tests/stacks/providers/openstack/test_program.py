@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangway.components.core.signing_key import public_half
+from gangway.components.core.keys import public_half
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan, run_program
 from gangway.stacks.providers.openstack.plan import plan

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from gangway.components.catalog.resolve import Kind
+from gangway.components.catalog.prices import Kind
 from gangway.components.catalog.schema import MachineType, Region
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.job import JobSpec

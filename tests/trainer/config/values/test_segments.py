@@ -90,7 +90,7 @@ def test_segments_join_and_are_made_of_whole_steps(sizes: list[int], gaps: list[
     [
         ({"batch_gpu": 7}, "batch_gpu", "divisor of batch_size", "batch_gpu: 8, which divides batch_size: 64"),
         ({"batch_size": 8, "workers": 16}, "workers", "at most the segment's batch_size, 8", '"workers": 8'),
-        ({"batch_size": 0}, "batch_size", "a whole number from 1 on", "allowed value"),
+        ({"batch_size": 0}, "batch_size", "a whole number, at least 1", "allowed value"),
         ({"precision": "fp8"}, "precision", "fp32, bf16 or fp16", "allowed value"),
         ({"batch_sise": 8}, "batch_sise", "from_image, batch_size, batch_gpu, precision, lr_factor, workers", "size'?"),
         ({"image": 8}, "image", "from_image, batch_size, batch_gpu, precision", "mean 'from_image'?"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from gangway.components.azure.fallback import FallbackConfig, FallbackGroup
+from gangway.components.azure.capacity import FallbackConfig, FallbackGroup
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.autoscale import Decision
 from gangway.images.node.azure.api import AzureApi

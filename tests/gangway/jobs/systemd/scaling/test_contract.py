@@ -111,7 +111,7 @@ class Nobody:
 def nobody(monkeypatch: pytest.MonkeyPatch) -> Nobody:
     """Logged in at both clouds."""
     made = Nobody()
-    monkeypatch.setattr("gangway.sessions.open_session", lambda _: made)
+    monkeypatch.setattr("gangway.components.core.http_session.open_session", lambda _: made)
     monkeypatch.setattr("gangway.components.gcp.tpu.api.open_session", lambda _: made)
     return made
 

@@ -1,1 +1,0 @@
-"""Tools that renew the data of the catalogue."""
