@@ -28,7 +28,7 @@ _ENGINES = ("pulumi:providers:", "pulumi:pulumi:")
 
 @dataclass(frozen=True)
 class LiveResource:
-    """A resource of the state. `path`: its URN without stack and project; `trigger`: its replacement trigger."""
+    """A resource of the state. `path`: its URN without stack and project; `trigger`: a Stash's replacement trigger."""
 
     path: str
     type: str
@@ -56,7 +56,7 @@ def read_live(rows: Sequence[Mapping[str, Any]]) -> dict[str, LiveResource]:
             id=row.get("id") or "",
             inputs=_masked(row.get("inputs") or {}),
             outputs=_masked(row.get("outputs") or {}),
-            trigger=row.get("replacementTrigger"),
+            trigger=row.get("replacementTrigger") if row["type"] == STASH else None,
         )
         found[one.path] = one
     return found

@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from gangway.cli.main import app
+from gangway.stacks.base.kept import settings_digest
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.difference import Difference, Effect, add_comparison
 from gangway.stacks.plan.live import _as_planned, earlier_plan, read_live
@@ -59,6 +60,17 @@ def test_an_unchanged_stack_is_unchanged(stack: str, exported: Any, tmp_path: Pa
     hourly = found.figures[0]
     assert hourly.before
     assert hourly.change == 0
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_engine_and_a_plan_decide_by_the_same_settings(stack: str, exported: Any, tmp_path: Path) -> None:
+    """Under the engine, Pulumi.yaml adds its defaults to what the stack file sets."""
+    known = exported(stack)
+    (file := tmp_path / f"Pulumi.{stack}.yaml").write_text(known["stack_file"], "utf-8")
+    digest = settings_digest(from_file(file))
+    kept = [one for one in read_live(known["state"]["deployment"]["resources"]).values() if one.trigger is not None]
+    assert kept
+    assert all(one.kept(digest) for one in kept)
 
 
 def job(**values: Any) -> Edit:
