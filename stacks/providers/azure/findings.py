@@ -159,8 +159,7 @@ def money(config: StackConfig) -> Iterable[Finding]:
         yield Finding.info(
             "budget.start",
             "gangway:azure.budget_starts_on",
-            "not set: the budget begins on the first day of the month in which `up` creates it; an existing one keeps "
-            "its start",
+            "assumed: the budget begins in the month of the `up` that creates it; an existing one keeps its start",
         )
     else:
         yield from _budget_start(section.budget_starts_on)
