@@ -13,3 +13,8 @@ def stand_in(purpose: str, length: int, letters: str = NAME_LETTERS) -> str:
     True
     """
     return "".join(random.Random(purpose).choices(letters, k=length))
+
+
+def stand_in_digest() -> str:
+    """For the digest of an image that `up` builds."""
+    return f"sha256:{stand_in('digest', 64, '0123456789abcdef')}"

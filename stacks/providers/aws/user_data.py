@@ -25,7 +25,7 @@ from gangway.images.aws import (
 )
 from gangway.images.specs import FileSystem
 from gangway.stacks.base.shared import head_settings, machine_settings, worker_settings
-from gangway.stacks.base.stand_ins import stand_in
+from gangway.stacks.base.stand_ins import stand_in, stand_in_digest
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec
 
@@ -117,9 +117,8 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
     """Render a worker's user data with the longest names that AWS may assign. InputError: it exceeds EC2's limit."""
     account = stand_in("account", 12, string.digits)
     registry = f"{account}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{stand_in('repository', 7)}"
-    digest = stand_in("digest", 64, "0123456789abcdef")
     names = Names(
-        job=job_spec(config, planned, config.ready_image or f"{registry}@sha256:{digest}"),
+        job=job_spec(config, planned, config.ready_image or f"{registry}@{stand_in_digest()}"),
         bucket=stand_in("bucket", 63),
         log_group=f"/gangway/{config.stack}",
         mount_source=longest_mount_source(config),
