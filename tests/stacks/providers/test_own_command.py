@@ -362,7 +362,12 @@ def test_names_that_exist_later_take_no_more_bytes_than_their_stand_ins(
 ) -> None:
     config = from_file(repo / f"stacks/Pulumi.{stack}.yaml")
     checked: list[str] = []
-    monkeypatch.setattr(check, lambda user_data, *_: checked.append(user_data) or user_data)
+
+    def record(user_data: str, *_: str) -> str:
+        checked.append(user_data)
+        return user_data
+
+    monkeypatch.setattr(check, record)
     made = run_program(config, PlaceholderCloud())
     worker = next(one for one in made.resources if one.type.endswith((":VirtualMachineScaleSet", ":Instance")))
     profile = worker.inputs["virtualMachineProfile"]["osProfile"] if provider == "azure" else worker.inputs
