@@ -177,7 +177,7 @@ def _budget_start(starts_on: str) -> Iterable[Finding]:
             path,
             f"{starts_on} is past: Azure creates no budget that begins before the current month; an existing one "
             "continues",
-            f"before the first `up` set budget_starts_on: '{first}'; do not change it later",
+            "remove budget_starts_on: a new budget then begins this month, and an existing one keeps its start",
         )
     elif ahead > MAX_MONTHS_AHEAD:
         yield Finding.error(
