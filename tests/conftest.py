@@ -3,6 +3,7 @@ service in small.
 """
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -57,6 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault(name, "1")
     # Here as well, since some modules load a catalogue while they are collected.
     os.environ["GANGWAY_PRICES"] = "none"
+    # nohup, or a shell's background, ignores these for all children too: a function ignores them for pytest alone.
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.hookimpl(optionalhook=True)  # .venv-xla has no pytest-xdist

@@ -110,7 +110,7 @@ class AksCluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 # AKS's autoscaler owns the size of the system pool.
-                ignore_changes=["agent_pool_profiles[0].count"],
+                ignore_changes=["agentPoolProfiles[0].count"],
                 delete_before_replace=True,
                 custom_timeouts=pulumi.CustomTimeouts(create=CREATE_TIMEOUT, delete=DELETE_TIMEOUT),
             ),

@@ -126,16 +126,17 @@ class BudgetAlarm:
 
 class BudgetArgs(CommonArgs):
     """Inputs of Budget. `starts_on` is the first of a month, `2026-01-01`: at creation, of this month or one of the
-    next twelve. `tag_key` and `tag_value` (the stack) select the costs. At `stop_at_percent` the scale sets of
-    `group_ids` are emptied, the machines of `head_ids` stopped (both resource ids), and the clusters of `cluster_ids`
-    stopped. `subscription_wide` (false) counts the tag in the whole subscription, such as a cluster's machines in their
-    own group, and needs the right to create budgets there. `role_wait_sec` (0): wait for Azure to know the stop's role
-    before assigning it, only in Python programs (`gangway.components.azure.identity`).
+    next twelve; by default the month of creation, and what an existing budget has stays. `tag_key` and `tag_value` (the
+    stack) select the costs. At `stop_at_percent` the scale sets of `group_ids` are emptied, the machines of `head_ids`
+    stopped (both resource ids), and the clusters of `cluster_ids` stopped. `subscription_wide` (false) counts the tag
+    in the whole subscription, such as a cluster's machines in their own group, and needs the right to create budgets
+    there. `role_wait_sec` (0): wait for Azure to know the stop's role before assigning it, only in Python programs
+    (`gangway.components.azure.identity`).
     """
 
     subscription_id: str
     monthly_usd: float
-    starts_on: str
+    starts_on: NotRequired[str | None]
     emails: list[str]
     alert_percent: list[float]
     stop_at_percent: NotRequired[float | None]
@@ -184,6 +185,11 @@ def check_starts_on(starts_on: str, place: str = "gangway:azure.budget_starts_on
     )
 
 
+def this_month() -> datetime.date:
+    """The first day of the month."""
+    return datetime.datetime.now(datetime.UTC).date().replace(day=1)
+
+
 def months_ahead(starts_on: str, today: datetime.date) -> int:
     """Months from this one to a budget's start; negative if past. `check_starts_on` has passed it.
 
@@ -203,7 +209,8 @@ class Budget(pulumi.ComponentResource):
     def __init__(self, name: str, args: BudgetArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:Budget", name, None, replacing(opts))
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
-        check_starts_on(args["starts_on"])
+        if (starts_on := args.get("starts_on")) is not None:
+            check_starts_on(starts_on)
         check_budget_emails(args["emails"])
         stop_at_percent = args.get("stop_at_percent")
         alarms = plan_budget_alarms(args["alert_percent"], stop_at_percent)
@@ -261,7 +268,7 @@ class Budget(pulumi.ComponentResource):
         )
 
     def _budget(self, alarms: Sequence[BudgetAlarm], group: pulumi.Output[str]) -> consumption.Budget:
-        args = self._args
+        args, starts_on = self._args, self._args.get("starts_on")
         counted = consumption.BudgetComparisonExpressionArgs(
             name=args["tag_key"], operator=consumption.BudgetOperatorType.IN_, values=[args["tag_value"]]
         )
@@ -271,7 +278,7 @@ class Budget(pulumi.ComponentResource):
             category=consumption.CategoryType.COST,
             amount=args["monthly_usd"],
             time_grain=consumption.TimeGrainType.MONTHLY,
-            time_period=consumption.BudgetTimePeriodArgs(start_date=f"{args['starts_on']}T00:00:00Z"),
+            time_period=consumption.BudgetTimePeriodArgs(start_date=f"{starts_on or this_month()}T00:00:00Z"),
             filter=consumption.BudgetFilterArgs(tags=counted),
             notifications={
                 alarm.name: consumption.NotificationArgs(
@@ -285,5 +292,8 @@ class Budget(pulumi.ComponentResource):
                 )
                 for alarm in alarms
             },
-            opts=self._child,
+            # Without a start, each month's `up` declares another one.
+            opts=pulumi.ResourceOptions.merge(
+                self._child, pulumi.ResourceOptions(ignore_changes=None if starts_on else ["timePeriod.startDate"])
+            ),
         )

@@ -195,21 +195,23 @@ def _choose_setting(what: str, wanted: bool | None, offered: bool | None, machin
     return wanted
 
 
-def check_custom_data(user_data: str) -> str:
-    """Check `user_data`. InputError: not base64, or too large. cloud-init reads gzip inside it."""
+def check_custom_data(
+    user_data: str,
+    place: str = "user_data",
+    fix: str = "compress it with gzip before encoding it; cloud-init unpacks it",
+) -> str:
+    """Check `user_data`, base64 in which cloud-init reads gzip. InputError at `place`: no base64, or too large."""
     try:
         size = len(base64.b64decode(user_data, validate=True))
     except binascii.Error:
-        raise InputError(
-            "user_data", "no base64", value=f"{user_data[:20]}...", allowed="base64", fix="encode it"
-        ) from None
+        raise InputError(place, "no base64", value=f"{user_data[:20]}...", allowed="base64", fix="encode it") from None
     if size > MAX_CUSTOM_DATA_BYTES:
         raise InputError(
-            "user_data",
+            place,
             "too long for Azure",
             value=f"{size} bytes",
             allowed=f"at most {MAX_CUSTOM_DATA_BYTES} bytes",
-            fix="compress it with gzip before encoding it; cloud-init unpacks it",
+            fix=fix,
         )
     return user_data
 

@@ -126,11 +126,11 @@ def plan_boot_source(image: str, volume_gib: int | None, volume_type: str | None
     return BootSource(image if is_id else "", "" if is_id else image, volume_gib, volume_type)
 
 
-def check_user_data(user_data: str) -> str:
-    """Base64 user data. InputError: above Nova's limit."""
+def check_user_data(user_data: str, place: str = "user_data") -> str:
+    """Base64 user data. InputError at `place`: above Nova's limit."""
     if (size := len(user_data)) > USER_DATA_LIMIT_BYTES:
         raise InputError(
-            "user_data",
+            place,
             "Nova takes no such user data",
             value=f"{size} bytes of base64, {len(b64decode(user_data))} before",
             allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes of base64",

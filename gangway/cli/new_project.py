@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from textwrap import wrap
 from typing import Any
 
@@ -78,8 +77,6 @@ def _settings(answers: Answers) -> dict[str, Any]:
         sections["site"] = {**sections["site"], "accelerator": answers.accelerator}
     elif answers.accelerator and not answers.machine_type:
         carrier = {"accelerator": answers.accelerator}
-    if start.month_setting:
-        _set(sections, start.month_setting, f"{datetime.now(UTC):%Y-%m}-01")
     if int(high or low) > 1:
         sections.update(deepcopy(dict(start.shared)))
     later: dict[str, Any] = {name: sections.pop(name) for name in ("head", "storage", "network") if name in sections}

@@ -42,7 +42,6 @@ class Start:
     Attributes:
         questions: dotted settings of `sections` that only the user knows -> how to ask for them.
         shared: sections for several nodes: the smallest file system for data and checkpoints.
-        month_setting: dotted setting that gets the first day of this month; empty for none.
     """
 
     region: str
@@ -51,7 +50,6 @@ class Start:
     questions: Mapping[str, str] = field(default_factory=_empty)
     shared: Mapping[str, Any] = field(default_factory=_empty)
     job: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({"terminate_when_done": True}))
-    month_setting: str = ""
     refreshes: bool = False
 
     def example(self, path: str) -> str:

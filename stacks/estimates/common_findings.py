@@ -28,13 +28,12 @@ from gangway.stacks.estimates.provider_findings import placeholder_findings, reg
 from gangway.stacks.estimates.run_costs import (
     Pace,
     RungCost,
-    idle_settings,
-    missing_usage,
     most_expensive_rung,
     rung_in_use,
     save_sec,
 )
 from gangway.stacks.estimates.trainer_findings import memory_findings, round_down, trainer_findings
+from gangway.stacks.estimates.usage_costs import idle_settings, missing_usage
 from gangway.trainer.config.parts.fields import SELF_PREPARED
 from gangway.trainer.config.presets import PRESETS
 from gangway.trainer.config.refusals import prepare_command

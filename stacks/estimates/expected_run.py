@@ -17,6 +17,7 @@ from gangway.stacks.estimates.run_costs import (
     most_expensive_rung,
     most_usd,
     run_nodes,
+    run_share,
     rung_in_use,
     start_hours,
     stops,
@@ -68,7 +69,7 @@ def expected_run(config: StackConfig, machine: MachineType, speed: Throughput, c
         speed,
         hours,
         usd,
-        Band(*(_share(config, each) for each in (whole.high, whole.mid, whole.low))),
+        Band(*(run_share(config, each) for each in (whole.high, whole.mid, whole.low))),
         memory,
     )
 
@@ -77,11 +78,6 @@ def _total_hours(config: StackConfig, machine: MachineType, rate: Band) -> Band:
     position, num_nodes = first_in_reach(config, machine) or 0, run_nodes(config, machine)
     each_end = (stops(config, machine, position, num_nodes, each).hours for each in (rate.high, rate.mid, rate.low))
     return Band(*(start_hours(config) + hours for hours in each_end))
-
-
-def _share(config: StackConfig, hours: float) -> float:
-    start = start_hours(config)
-    return min(1.0, max(0.0, config.work.max_hours - start) / (hours - start))
 
 
 def run_throughput(config: StackConfig, machine: MachineType) -> Throughput:
@@ -170,7 +166,7 @@ def _measured(run: _Training) -> Iterable[Finding]:
             "run.longer-than-max-hours",
             "gangway:job.max_hours",
             f"{job.kimg:g} kimg take {hours:,.1f} h at the {rate.mid:,.0f} images/s of gangway:estimate, but "
-            f"max_hours ends the run after {job.max_hours:g} h, with {_share(run.config, hours):.0%} of the images",
+            f"max_hours ends the run after {job.max_hours:g} h, with {run_share(run.config, hours):.0%} of the images",
             _shorten(run.config, hours),
         )
 
@@ -201,7 +197,7 @@ def _projected(run: _Training) -> Iterable[Finding]:
         "gangway:job.max_hours",
         f"{job.kimg:g} kimg are projected to take {band.low:,.3g} to {band.high:,.3g} h (usually {band.mid:,.3g} h, "
         f"{about(rate.low)} to {about(rate.high)} images/s), but max_hours ends the run after {job.max_hours:g} h, "
-        f"usually with {_share(run.config, band.mid):.0%} of the images{', and never with all' if never else ''}",
+        f"usually with {run_share(run.config, band.mid):.0%} of the images{', and never with all' if never else ''}",
         f"{_shorten(run.config, band.mid)}; or, if you have measured more, write gangway:estimate.images_per_second",
     )
 
@@ -223,7 +219,7 @@ def _high_limit(run: _Training) -> Iterable[Finding]:
 
 
 def _shorten(config: StackConfig, hours: float) -> str:
-    kimg = round_down(config.training.kimg * _share(config, hours))
+    kimg = round_down(config.training.kimg * run_share(config, hours))
     fixes = [f"gangway:job.max_hours: {ceil(hours)}, or more"] if ceil(hours) <= MOST_HOURS else []
     fixes += [f"gangway:job.kimg: {kimg:g}, or less"] if kimg else []
     return f"set {'; or '.join(fixes)}"

@@ -16,7 +16,7 @@ from gangway.components.core.lookup import STASH
 from gangway.components.estimate.cost import estimate
 from gangway.stacks.base.kept import SETTINGS, settings_digest
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.estimates.run_costs import usage_lines
+from gangway.stacks.estimates.usage_costs import usage_lines
 from gangway.stacks.plan.plan import Plan, run_program
 from gangway.stacks.program import get_program
 from gangway.stacks.recording import PlaceholderCloud, PlannedResource

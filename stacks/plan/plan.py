@@ -35,8 +35,8 @@ from gangway.stacks.estimates.run_costs import (
     pace,
     price_ladder,
     run_nodes,
-    usage_lines,
 )
+from gangway.stacks.estimates.usage_costs import usage_lines
 from gangway.stacks.plan.gc_pause import without_gc
 from gangway.stacks.plan.rules.guardrails import with_guardrails
 from gangway.stacks.plan.team_access import TeamAccess, team_access

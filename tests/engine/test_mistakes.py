@@ -39,7 +39,7 @@ SUBSCRIPTION = "11111111-0000-0000-0000-111111111111"
 RESERVED = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/c"
 # What is Azure's own; what all providers share is AWS's above.
 AZURE: list[Row] = [
-    ("azure", None, ["gangway:azure: missing", "subscription_id and budget_starts_on"]),
+    ("azure", None, ["gangway:azure: missing", "subscription_id"]),
     ("azure.source_account_id", None, ["gangway:azure.source_account_id: missing", "az storage account show"]),
     ("azure.budget_starts_on", "2026-11-02", ["gangway:azure.budget_starts_on", "set budget_starts_on: '2026-11-01'"]),
     ("cluster.machine_type", "Standard_ND96isr_H101_v5", ["gangway:cluster.machine_type", "ND96isr_H100_v5'?"]),

@@ -175,7 +175,7 @@ def _storage_fabric(config: StackConfig, machine: MachineType) -> Iterable[Findi
             "storage.efa-unreachable",
             "gangway:storage.efa",
             f"{machine.name} cannot mount the file system over EFA: {why}",
-            "set efa: false: nodes then mount it over TCP",
+            "set efa: false; nodes then mount it over TCP",
         )
 
 

@@ -13,18 +13,19 @@ from gangway.components.aws.slurm import SlurmIdentity
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.limits import SlurmPortsArgs
-from gangway.images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_data_base64gzip
+from gangway.images.aws import EFA_SETUP_SHA256, user_data_base64gzip
 from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
 from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
 from gangway.images.specs import Breaker, FileSystem
 from gangway.stacks.base.cluster_queues import check_machine_types
 from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host, queue_fabric, slurm_machine
+from gangway.stacks.base.stand_ins import stand_in
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
 from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan, head_type
-from gangway.stacks.providers.aws.user_data import get_mount_source
+from gangway.stacks.providers.aws.user_data import get_mount_source, longest_mount_source, user_data_limit
 
 RELEASE: Release = "23.11"  # the release in Ubuntu 24.04, which nodes and controller run
 HEAD_NAME = "head"
@@ -138,17 +139,12 @@ def check_slurm(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> N
 
 def _check_size(config: StackConfig, engine: SlurmConfig, planned: AwsPlan) -> None:
     """Renders both files once, with the longest names that AWS may assign."""
-    source = f"{'d' * 63}@tcp:/{'m' * 8}" if config.storage else None
+    source = longest_mount_source(config)
     names = SlurmNames(parameter_name(config.stack, MUNGE_KEY), source, f"/gangway/{config.stack}")
-    groups = [f"{position}-{'g' * 60}" for position, _ in enumerate(config.cluster.capacity)]
-    try:
+    groups = [f"{position}-{stand_in(f'group {position}', 60)}" for position, _ in enumerate(config.cluster.capacity)]
+    with user_data_limit("gangway:engine.teams", "the controller", "write fewer teams and users"):
         node_user_data(config, engine, planned, names)
         head_user_data(config, engine, planned, names, groups)
-    except ValueError as error:
-        raise InputError(
-            "gangway:engine.teams", f"the controller's user data exceeds EC2's limit: {str(error).partition(';')[0]}",
-            allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip", fix="write fewer teams and users",
-        ) from None  # fmt: skip
 
 
 def slurm_findings(config: StackConfig, engine: SlurmConfig) -> Iterable[Finding]:

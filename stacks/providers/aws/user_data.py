@@ -1,5 +1,8 @@
 """User data of the machines of a stack on AWS: cloud-init of workers and head node."""
 
+import string
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pulumi
@@ -22,6 +25,7 @@ from gangway.images.aws import (
 )
 from gangway.images.specs import FileSystem
 from gangway.stacks.base.shared import head_settings, machine_settings, worker_settings
+from gangway.stacks.base.stand_ins import stand_in, stand_in_digest
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec
 
@@ -87,24 +91,39 @@ def _head(config: StackConfig, names: Names) -> str:
     return user_data_base64gzip(render_aws_head(spec))
 
 
+def longest_mount_source(config: StackConfig) -> str | None:
+    """A stand-in for what `get_mount_source` returns."""
+    if config.storage is None:
+        return None
+    return f"{stand_in('file system', 63)}@tcp:/{stand_in('mount name', 8)}"
+
+
+@contextmanager
+def user_data_limit(place: str, owner: str, fix: str) -> Iterator[None]:
+    """InputError if the block renders user data above EC2's limit. `owner`: such as `a node`."""
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(
+            place,
+            # The renderer's fix, after the semicolon, is for developers.
+            f"{owner}'s user data exceeds EC2's limit: {str(error).partition(';')[0]}",
+            allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip",
+            fix=fix,
+        ) from None
+
+
 def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
     """Render a worker's user data with the longest names that AWS may assign. InputError: it exceeds EC2's limit."""
-    registry = f"{'0' * 12}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{'0' * 7}"
+    account = stand_in("account", 12, string.digits)
+    registry = f"{account}.dkr.ecr.{config.region}.amazonaws.com/{config.stack}-trainer-{stand_in('repository', 7)}"
     names = Names(
-        job=job_spec(config, planned, config.ready_image or f"{registry}@sha256:{'0' * 64}"),
-        bucket="b" * 63,
+        job=job_spec(config, planned, config.ready_image or f"{registry}@{stand_in_digest()}"),
+        bucket=stand_in("bucket", 63),
         log_group=f"/gangway/{config.stack}",
-        mount_source=f"{'d' * 63}@tcp:/{'m' * 8}" if config.storage else None,
+        mount_source=longest_mount_source(config),
         member_key=parameter_name(config.stack, "member-key") if planned.member_key else None,
         signing_key=parameter_name(config.stack, "signing-key"),
     )
-    try:
+    with user_data_limit("gangway:job", "a node", "shorten the command, its env or the settings"):
         check_user_data_size(_render_node(config, planned, names))
-    except ValueError as error:
-        raise InputError(
-            "gangway:job",
-            # The renderer's fix, after the semicolon, is for developers.
-            f"a node's user data exceeds EC2's limit: {str(error).partition(';')[0]}",
-            allowed=f"at most {USER_DATA_LIMIT_BYTES} bytes after gzip",
-            fix="shorten the command, its env or the settings",
-        ) from None

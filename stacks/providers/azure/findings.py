@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from gangway.components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
+from gangway.components.azure.budget import MAX_MONTHS_AHEAD, months_ahead, this_month
 from gangway.components.azure.capacity import (
     LadderContext,
     QuotaContext,
@@ -155,22 +155,29 @@ def money(config: StackConfig) -> Iterable[Finding]:
         "dollars",
         "if that is another currency, alarms and stop refer to that amount in it",
     )
-    yield from _budget_start(section.budget_starts_on)
+    if section.budget_starts_on is None:
+        yield Finding.info(
+            "budget.start",
+            "gangway:azure.budget_starts_on",
+            "assumed: the budget begins in the month of the `up` that creates it; an existing one keeps its start",
+        )
+    else:
+        yield from _budget_start(section.budget_starts_on)
     if config.job is not None:
         yield from nodes_stay(config)
 
 
 def _budget_start(starts_on: str) -> Iterable[Finding]:
     """Azure creates only budgets that begin this month or in the next twelve; existing ones stay."""
-    today = datetime.now(UTC).date()
-    ahead, path = months_ahead(starts_on, today), "gangway:azure.budget_starts_on"
+    first, path = this_month(), "gangway:azure.budget_starts_on"
+    ahead = months_ahead(starts_on, first)
     if ahead < 0:
         yield Finding.warning(
             "budget.began",
             path,
             f"{starts_on} is past: Azure creates no budget that begins before the current month; an existing one "
             "continues",
-            f"before the first `up` set budget_starts_on: '{today.replace(day=1)}'; do not change it later",
+            "remove budget_starts_on: a new budget then begins this month, and an existing one keeps its start",
         )
     elif ahead > MAX_MONTHS_AHEAD:
         yield Finding.error(
@@ -178,7 +185,7 @@ def _budget_start(starts_on: str) -> Iterable[Finding]:
             path,
             f"{starts_on} is {ahead} months ahead: Azure creates no budget that begins more than {MAX_MONTHS_AHEAD} "
             "months from now",
-            f"set budget_starts_on: '{today.replace(day=1)}'",
+            f"set budget_starts_on: '{first}'",
         )
 
 

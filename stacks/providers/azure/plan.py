@@ -92,7 +92,8 @@ def plan(config: StackConfig) -> AzurePlan:
     plan_network(config.network.cidr, None if lustre is None else lustre.subnet_prefix_length)
     check_head("azure", head_type(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
-    check_starts_on(own.budget_starts_on)
+    if own.budget_starts_on is not None:
+        check_starts_on(own.budget_starts_on)
     check_budget_emails(config.budget.emails)
     check_retention(config.observe.log_days, "gangway:observe.log_days")
     return AzurePlan(

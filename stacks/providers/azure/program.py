@@ -19,7 +19,7 @@ from gangway.stacks.providers.azure.component_factory import ComponentFactory, m
 from gangway.stacks.providers.azure.findings import findings
 from gangway.stacks.providers.azure.lookups import find_owner, look_up_all, refuse_stale_sizes
 from gangway.stacks.providers.azure.plan import AzurePlan, job_spec, plan
-from gangway.stacks.providers.azure.user_data import Names
+from gangway.stacks.providers.azure.user_data import Names, check_user_data
 
 __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
 
@@ -31,6 +31,8 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 
 def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
+    if not planned.standing:
+        check_user_data(config, planned)
     provider = azure.Provider(config.stack, subscription_id=planned.subscription_id, location=config.region)
     check_unclaimed(config, lambda: find_owner(config.stack, planned.subscription_id, provider))
     found = look_up_all(config, planned, provider, {} if planned.standing else marketplace_images(config, planned))

@@ -125,7 +125,6 @@ PROVIDER = Provider(
         },
         questions={"azure.subscription_id": "Subscription"},
         shared={"storage": {"kind": "lustre", "capacity_gib": 16384, "throughput_mbps_per_tib": 250}},
-        month_setting="azure.budget_starts_on",
         refreshes=True,
     ),
     adapters={

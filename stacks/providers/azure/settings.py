@@ -33,7 +33,8 @@ class AzureConfig(Section):
     Attributes:
         subscription_id: subscription of all resources.
         tenant_id: Entra ID directory that the stack's key vault trusts; with encryption: customer-key.
-        budget_starts_on: first day of the month in which the budget begins, in quotes.
+        budget_starts_on: first day of the month in which the budget begins, in quotes; if omitted, the month of the
+            `up` that creates it.
         source_account_id: resource id of the storage account of `storage.source`.
         importer_principal_id: object id, in this directory, of the service principal "HPC Cache Resource Provider",
             with which Managed Lustre reads that account.
@@ -65,7 +66,7 @@ class AzureConfig(Section):
         examples=[_GUID_EXAMPLES[1]],
         json_schema_extra={"value_source": "`az account show --query tenantId --output tsv`"},
     )
-    budget_starts_on: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", examples=["2026-01-01"])
+    budget_starts_on: str | None = Field(default=None, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", examples=["2026-01-01"])
     source_account_id: str | None = Field(
         default=None,
         pattern=_RESOURCE + r"Microsoft\.Storage/storageAccounts/[a-z0-9]{3,24}$",
@@ -97,8 +98,8 @@ SETTINGS = ProviderSettings(
     own=OwnSection(
         "azure",
         AzureConfig,
-        holds="subscription_id and budget_starts_on",
-        example='{subscription_id: 11111111-0000-0000-0000-111111111111, budget_starts_on: "2026-01-01"}',
+        holds="subscription_id",
+        example="{subscription_id: 11111111-0000-0000-0000-111111111111}",
     ),
     examples={
         "region": "eastus",

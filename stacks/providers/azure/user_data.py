@@ -6,13 +6,15 @@ from typing import Any, NamedTuple
 import pulumi
 
 from gangway.components.azure.fabric import FabricPlan
+from gangway.components.azure.launch import check_custom_data
 from gangway.components.core.job import JobSpec
 from gangway.images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
 from gangway.images.render import base64gzip
 from gangway.images.specs import FileSystem
 from gangway.stacks.base.shared import head_settings, machine_settings, worker_settings
+from gangway.stacks.base.stand_ins import stand_in, stand_in_digest
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir
+from gangway.stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, job_spec
 
 
 class Names(NamedTuple):
@@ -35,6 +37,23 @@ def node_user_data(
     return known.apply(
         lambda values: base64gzip(render_azure_node(_node(config, planned, Names(*values[0]), values[1])))
     )
+
+
+def check_user_data(config: StackConfig, planned: AzurePlan) -> None:
+    """Render a worker's user data with the longest names that Azure may assign. InputError: above Azure's limit."""
+    registry = f"{stand_in('registry', 50)}.azurecr.io/{config.stack}-trainer"
+    vault = f"https://{stand_in('vault', 24)}.vault.azure.net/secrets"
+    names = Names(
+        job=job_spec(config, planned, config.ready_image or f"{registry}@{stand_in_digest()}"),
+        bucket_url=f"az://{stand_in('account', 24)}/{stand_in('container', 63)}",
+        ingestion_url=f"https://{stand_in('ingestion', 255)}",
+        mount_source=f"{stand_in('file system', 63)}@tcp:/lustrefs" if config.storage else None,
+        resource_group_name=stand_in("group", 90),
+        member_key=f"{vault}/{stand_in('member key', 127)}",
+        signing_key=f"{vault}/{stand_in('signing key', 127)}",
+    )
+    packed = base64gzip(render_azure_node(_node(config, planned, names, stand_in("client", 36))))
+    check_custom_data(packed, "gangway:job", "shorten the command, its env or the settings")
 
 
 def head_user_data(

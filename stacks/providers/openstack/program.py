@@ -18,7 +18,7 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.openstack.component_factory import ComponentFactory
 from gangway.stacks.providers.openstack.findings import findings
 from gangway.stacks.providers.openstack.plan import OpenstackPlan, get_section, job_spec, plan
-from gangway.stacks.providers.openstack.user_data import Names
+from gangway.stacks.providers.openstack.user_data import Names, check_user_data
 
 __all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
 
@@ -30,6 +30,7 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 
 def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
+    check_user_data(config, planned)
     provider = openstack.Provider(config.stack, cloud=get_section(config).cloud, region=config.region)
     check_unclaimed(config, lambda: find_owner(config, provider))
     stack = ComponentFactory(config, planned, pulumi.ResourceOptions(providers={"openstack": provider}))

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import pulumi
 
 from gangway.components.core.job import JobSpec
+from gangway.components.openstack import launch
 from gangway.images.openstack import (
     SECRETS_FILE,
     OpenstackHeadSpec,
@@ -16,8 +17,9 @@ from gangway.images.openstack import (
 from gangway.images.render import base64gzip
 from gangway.images.specs import FileSystem, RdmaSetup
 from gangway.stacks.base.shared import container_labels, head_settings, machine_settings
+from gangway.stacks.base.stand_ins import stand_in
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, get_section
+from gangway.stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, get_section, job_spec
 
 
 class Names(NamedTuple):
@@ -37,6 +39,21 @@ def node_user_data(config: StackConfig, planned: OpenstackPlan, names: pulumi.Ou
 def head_user_data(config: StackConfig, planned: OpenstackPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:
     """The head node's cloud-init file, base64 of gzip."""
     return names.apply(lambda known: base64gzip(render_openstack_head(_head(config, planned, known))))
+
+
+def check_user_data(config: StackConfig, planned: OpenstackPlan) -> None:
+    """Render a worker's user data with the longest names that the cloud may assign. InputError: above Nova's limit."""
+    image = config.ready_image
+    assert image is not None, "gangway.stacks.loading.unsupported_settings checks it"
+    names = Names(
+        job=job_spec(config, planned, image),
+        bucket_url=f"swift://{stand_in('bucket', 63)}",
+        mount_source=stand_in("share", 255) if config.storage else "",
+        mount_user=f"gangway-{config.stack}"
+        if config.storage and get_section(config).share_protocol == "CEPHFS"
+        else "",
+    )
+    launch.check_user_data(base64gzip(render_openstack_node(_node(config, planned, names))), "gangway:job")
 
 
 def secrets_content(

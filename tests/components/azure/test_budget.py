@@ -102,6 +102,16 @@ def test_what_counts_and_who_hears(make: Make, args: dict[str, Any], arm_mistake
     assert not made.of("Workflow")
 
 
+@pytest.mark.parametrize(("starts_on", "ignored"), [(None, ("timePeriod.startDate",)), ("2026-11-01", ())])
+def test_without_a_start_it_begins_in_the_month_of_creation_and_stays(
+    make: Make, args: dict[str, Any], monkeypatch: pytest.MonkeyPatch, starts_on: str | None, ignored: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("gangway.components.azure.budget.this_month", lambda: datetime.date(2027, 2, 1))
+    budget = make(Budget, {**args, "starts_on": starts_on}).one("Budget")
+    assert budget.inputs["timePeriod"] == {"startDate": f"{starts_on or '2027-02-01'}T00:00:00Z"}
+    assert budget.ignore_changes == ignored
+
+
 def test_the_stop_of_a_long_name_fits(declare: Make, args: dict[str, Any]) -> None:
     long = "a-stack-with-a-name-of-forty-characters-"[:39] + "x"
     made = declare(lambda: Budget(long, {**args, "stop_at_percent": 120.0}))  # type: ignore[typeddict-item]  # a dict

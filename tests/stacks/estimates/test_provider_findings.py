@@ -22,7 +22,7 @@ from gangway.stacks.estimates.provider_findings import (
     resource_findings,
     unpriced,
 )
-from gangway.stacks.estimates.run_costs import BILLED_SETTINGS
+from gangway.stacks.estimates.usage_costs import BILLED_SETTINGS
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import Plan, make_plan
 from gangway.stacks.recording import PlannedResource

@@ -76,10 +76,6 @@ ON_AZURE: dict[str, tuple[str, dict[str, Any], str, str]] = {
         DEV, {"azure": {"subscription_id": "AAAAAAAA-0000-0000-0000-111111111111"}}, "gangway:azure.subscription_id",
         "write subscription_id: ",
     ),
-    "no day for the budget": (
-        DEV, {"azure": {"budget_starts_on": None}}, "gangway:azure.budget_starts_on",
-        "add budget_starts_on: '2026-01-01'",
-    ),
     "a day in words": (
         DEV, {"azure": {"budget_starts_on": "November"}}, "gangway:azure.budget_starts_on", "'2026-01-01'",
     ),

@@ -1,6 +1,8 @@
 """Stacks with a custom command of every provider: plan, price, user data and refused settings."""
 
+import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,8 +10,10 @@ import pytest
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.plan.plan import Plan, make_plan
+from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import Plan, make_plan, run_program
 from gangway.stacks.providers.hosts.plan import installer, job_spec, plan
+from gangway.stacks.recording import PlaceholderCloud
 
 DIGEST = "@sha256:" + "ab" * 32
 SHIPPED = {
@@ -337,3 +341,46 @@ def test_the_first_machine_holds_the_store(several_nodes: Own) -> None:
 def test_machines_whose_ports_are_open_are_a_warning(several_nodes: Own) -> None:
     (finding,) = [one for one in make_plan(several_nodes("hosts")).findings if one.code == "job.rendezvous-without-key"]
     assert str(finding.severity) == "warning"
+
+
+class Untouched(PlaceholderCloud):
+    def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        raise AssertionError(f"{name} was declared")
+
+
+@pytest.mark.parametrize(("provider", "most"), [("azure", "65535 bytes"), ("openstack", "65535 bytes of base64")])
+def test_a_command_too_long_for_a_nodes_file_is_refused_before_anything_is_declared(
+    provider: str, most: str, command_stack: Own
+) -> None:
+    letters = [chr(number) for number in range(0x4E00, 0x9FFF)]
+    env = {f"K{number}": "".join(random.Random(number).choices(letters, k=4000)) for number in range(10)}
+    config = command_stack(
+        provider, SHIPPED[provider], {"command": ["python"], "env": env}, CHANGED[provider].items(), lambda _: None
+    )
+    with pytest.raises(InputError, match=f"at most {most}") as caught:
+        run_program(config, Untouched())
+    assert caught.value.place == "gangway:job"
+
+
+@pytest.mark.parametrize(
+    ("provider", "stack", "check"),
+    [
+        ("azure", "azure-ndv5-spot", "gangway.stacks.providers.azure.user_data.check_custom_data"),
+        ("openstack", "openstack-gpu", "gangway.components.openstack.launch.check_user_data"),
+    ],
+)
+def test_names_that_exist_later_take_no_more_bytes_than_their_stand_ins(
+    provider: str, stack: str, check: str, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = from_file(repo / f"stacks/Pulumi.{stack}.yaml")
+    checked: list[str] = []
+
+    def record(user_data: str, *_: str) -> str:
+        checked.append(user_data)
+        return user_data
+
+    monkeypatch.setattr(check, record)
+    made = run_program(config, PlaceholderCloud())
+    worker = next(one for one in made.resources if one.type.endswith((":VirtualMachineScaleSet", ":Instance")))
+    profile = worker.inputs["virtualMachineProfile"]["osProfile"] if provider == "azure" else worker.inputs
+    assert len(profile["customData" if provider == "azure" else "userData"]) < len(checked[0])

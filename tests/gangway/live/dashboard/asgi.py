@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 from urllib.parse import unquote, urlencode
 
@@ -48,7 +49,9 @@ class Client:
             **{"method": method, "path": unquote(path), "raw_path": path.encode(), "query_string": query.encode()},
             **{"headers": pairs, "server": ("127.0.0.1", 8808), "client": ("127.0.0.1", 40000)},
         }
-        return asyncio.run(self._run(scope, content))
+        # Not asyncio.run, which leaves the main thread without the event loop that Pulumi's SDK expects.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, self._run(scope, content)).result()
 
     async def _run(self, scope: Mapping[str, object], content: bytes) -> Answer:
         sent: list[Message] = []

@@ -312,3 +312,15 @@ def test_whatever_gangway_declares_and_takes_tags_is_in_it(plans: dict[str, Plan
         word = next((word for word in WORDS[of_type.partition(":")[0]] if word in taken), None)
         field = tags_field(of_type)
         assert (None if field is None else ARGUMENTS[field]) == word, of_type
+
+
+def test_options_name_inputs_as_the_engine_does(plans: dict[str, Plan]) -> None:
+    """The SDK translates only a whole path's name: `agent_pool_profiles[0].count` would be nothing to the engine."""
+    paths = {
+        (kind(each.type), path)
+        for plan in plans.values()
+        for each in plan.resources
+        for path in (*each.ignore_changes, *each.replace_on_changes)
+    }
+    assert ("azure-native:containerservice:ManagedCluster", "agentPoolProfiles[0].count") in paths
+    assert [path for _, path in paths if "_" in path] == []

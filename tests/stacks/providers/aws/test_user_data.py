@@ -2,17 +2,24 @@
 
 import base64
 import gzip
+import random
+import string
+from bisect import bisect_left
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from gangway.components.core.findings import InputError
-from gangway.images.aws import USER_DATA_LIMIT_BYTES
+from gangway.images.aws import USER_DATA_LIMIT_BYTES, user_data_base64gzip
+from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import run_program
 from gangway.stacks.providers.aws.plan import plan
+from gangway.stacks.providers.aws.slurm import check_slurm
 from gangway.stacks.providers.aws.user_data import check_user_data
 from gangway.stacks.recording import PlaceholderCloud, PlannedResource, Recording
 
@@ -162,17 +169,17 @@ def test_a_single_node_has_no_rendezvous(edited: Edited) -> None:
     assert not [r for r in program.resources if r.type.endswith(":Instance")]
 
 
-def long_command(count: int) -> Callable[[dict[str, Any]], object]:
-    """A command with so many variables of letters that do not compress."""
-    letters = "".join(map(chr, range(0x4E00, 0x9FFF)))
-    env = {f"K{n}": letters[n * 250 : n * 250 + 250] for n in range(count)}
+def long_command(length: int) -> Callable[[dict[str, Any]], object]:
+    """A command with variables of so many letters, which do not compress."""
+    letters = "".join(map(chr, range(0x4E00, 0x4E00 + length)))
+    env = {f"K{start}": letters[start : start + 250] for start in range(0, length, 250)}
     image = f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@sha256:{'0' * 64}"
     job = {"command": ["python", "train.py"], "image": image, "max_hours": 4, "env": env}
     return lambda values: values.update({"gangway:job": job})
 
 
 def test_the_limit_is_checked_with_names_that_do_not_exist_yet(edited: Edited) -> None:
-    config = edited(long_command(40))
+    config = edited(long_command(10_000))
     with pytest.raises(InputError) as caught:
         check_user_data(config, plan(config))
     assert caught.value.place == "gangway:job"
@@ -188,10 +195,66 @@ def sizes(program: Recording) -> int:
     return max(len(base64.b64decode(packed(resource))) for resource in program.resources)
 
 
+def aws_letters(length: int, letters: str = "0123456789abcdef") -> str:
+    return "".join(random.choices(letters, k=length))
+
+
+class RandomNames(PlaceholderCloud):
+    """Names in the form and length of those that AWS and Pulumi give."""
+
+    def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        resource, outputs = super().__call__(type_token, name, inputs)
+        account = aws_letters(12, "0123456789")
+        given = {
+            "bucket": f"{name}-{aws_letters(7)}",
+            "digest": f"sha256:{aws_letters(64)}",
+            "repositoryUrl": f"{account}.dkr.ecr.us-east-2.amazonaws.com/{name}-{aws_letters(7)}",
+            "dnsName": f"fs-{aws_letters(17)}.fsx.us-east-2.amazonaws.com",
+            "mountName": aws_letters(8, string.ascii_lowercase + string.digits),
+        }
+        if type_token == "aws:autoscaling/group:Group":
+            given["name"] = f"{name}-{aws_letters(7)}"
+        return resource, {**outputs, **{key: value for key, value in given.items() if key not in inputs}}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [0, 1])
-def test_what_passes_the_check_fits(edited: Edited, count: int) -> None:
-    """Whatever names AWS gives: the check used the longest."""
-    config = edited(long_command(count))
-    check_user_data(config, plan(config))
-    assert 0 < sizes(run(config)) <= USER_DATA_LIMIT_BYTES
+@pytest.mark.parametrize("stack", ["aws-demo", "aws-g5-dev", "aws-p5-spot", "aws-p5-slurm"])
+def test_no_name_of_aws_takes_more_bytes_than_its_stand_in(
+    stack: str, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what passes the check never exceeds the limit, however near it is."""
+    config = from_file(repo / f"stacks/Pulumi.{stack}.yaml")
+    checked: list[int] = []
+
+    def record(text: str) -> str:
+        packed = user_data_base64gzip(text)
+        checked.append(len(base64.b64decode(packed)))
+        return packed
+
+    monkeypatch.setattr("gangway.stacks.providers.aws.user_data.check_user_data_size", record)
+    monkeypatch.setattr("gangway.stacks.providers.aws.slurm.user_data_base64gzip", record)
+    random.seed(stack)
+    planned = plan(config)
+    if isinstance(config.engine, SlurmConfig):
+        check_slurm(config, config.engine, planned)
+    else:
+        check_user_data(config, planned)
+    most = max(checked)
+    for _ in range(3):
+        assert most - 200 < sizes(run_program(config, RandomNames())) <= most
+
+
+@pytest.mark.slow
+def test_the_longest_command_that_passes_the_check_fits(edited: Edited) -> None:
+    def is_refused(length: int) -> bool:
+        config = edited(long_command(length))
+        try:
+            check_user_data(config, plan(config))
+        except InputError:
+            return True
+        return False
+
+    longest = bisect_left(range(10_000), True, key=is_refused) - 1
+    assert longest > 0
+    size = sizes(run_program(edited(long_command(longest)), RandomNames()))
+    assert USER_DATA_LIMIT_BYTES - 200 < size <= USER_DATA_LIMIT_BYTES

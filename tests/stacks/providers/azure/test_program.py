@@ -192,7 +192,7 @@ def test_the_parts_refer_to_each_other(made: Resources) -> None:
     assert f"{record['relativeRecordSetName']}.{one(made, 'PrivateZone').inputs['privateZoneName']}" == (
         f"head.{SPOT}.gangway.internal"
     )
-    assert one(made, "Budget").inputs["timePeriod"] == {"startDate": "2026-12-01T00:00:00Z"}
+    assert one(made, "Budget").ignore_changes == ("timePeriod.startDate",), "the month of the first `up` stays"
     (filtered,) = [one(made, "Budget").inputs["filter"]["tags"]]
     assert (filtered["name"], filtered["values"]) == ("gangway-stack", [SPOT])
 
