@@ -3,7 +3,7 @@
 import gc
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -36,6 +36,7 @@ from gangway.trainer.core.host import COMMANDS
 
 if TYPE_CHECKING:
     from gangway.stacks.config.stack_config import StackConfig
+    from gangway.stacks.plan.plan import Plan
 
 EXIT_INTERRUPTED = 128 + 2
 """What a shell reports after SIGINT."""
@@ -126,7 +127,7 @@ def plan(
     """
     from gangway.report.plans.show import Detail, explain, print_plan
     from gangway.stacks.loading.loader import find_stack_file, from_file
-    from gangway.stacks.plan.difference import add_comparison, read_plan
+    from gangway.stacks.plan.difference import add_comparison
     from gangway.stacks.plan.plan import make_plan
 
     if brief and full:
@@ -147,17 +148,12 @@ def plan(
         raise typer.Exit(EXIT_FINDINGS if has_errors else 0)
     path = find_stack_file(stacks[0], stacks_dir())
     config = from_file(path)
-    # Read before planning, which is slow, to report a bad file at once.
-    rows = _live_resources(config) if against == _AGAINST_LIVE else None
-    previous = None if against in (None, _AGAINST_LIVE) else read_plan(Path(against), config.stack)
+    find_previous = _read_previous(config, against)  # before planning, which is slow
     try:
         result = make_plan(config)
     except InputError as mistake:
         raise mistake.within(str(path)) from None
-    if rows is not None:
-        from gangway.stacks.plan.live import earlier_plan, read_live
-
-        previous = earlier_plan(result, read_live(rows))
+    previous = find_previous(result)
     result, difference = (result, None) if previous is None else add_comparison(result, previous)
     if code is not None:
         from rich.console import Console
@@ -169,14 +165,19 @@ def plan(
     raise typer.Exit(EXIT_FINDINGS if result.has_errors else 0)
 
 
-_AGAINST_LIVE = "live"
+def _read_previous(config: "StackConfig", against: str | None) -> "Callable[[Plan], dict[str, Any] | None]":
+    """Reads what a plan is compared with, and returns a function from the new plan to the earlier one."""
+    if against == "live":
+        from gangway.finops.audit.state import export_resources
+        from gangway.stacks.config.paths import project_folder
+        from gangway.stacks.plan.live import earlier_plan, read_live
 
+        live = read_live(export_resources(config.stack_name, project_folder()))
+        return lambda plan: earlier_plan(plan, live)
+    from gangway.stacks.plan.difference import read_plan
 
-def _live_resources(config: "StackConfig") -> list[Mapping[str, Any]]:
-    from gangway.finops.audit.state import export_resources
-    from gangway.stacks.config.paths import project_folder
-
-    return export_resources(config.stack_name, project_folder())
+    previous = None if against is None else read_plan(Path(against), config.stack)
+    return lambda _: previous
 
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}

@@ -28,6 +28,16 @@ LINES: dict[str, tuple[str, ...]] = {
     "demo": ("--quick", "--quick --out {c}/x", "--quick --out {w}/x"),
     "plan": ("aws-demo", "{c}/Pulumi.x.yaml", "aws-demo --against {c}/plan.json"),
     "init": tuple(f"{folder} --provider aws --email ml@example.org --no-ask" for folder in ("x", "{c}/x", "{w}/x")),
+    "permissions": (
+        "aws-demo",
+        "{c}/Pulumi.x.yaml",
+        *(f"aws-demo --out {{{place}}}/x.json" for place in "cw"),
+    ),
+    "status": ("x", "{c}/x"),
+    "logs": ("x", "{c}/x"),
+    "ssh": ("aws-demo 0 --print", "{c}/Pulumi.x.yaml 0"),
+    "down": ("aws-demo --dry-run", "{c}/Pulumi.x.yaml --dry-run"),
+    "dashboard": ("--help", "--runs {c}/x", "--suite {c}/x", "--on local:{c}/q"),
     "quote": ("--accelerator H100x8 --hours 1",),
     "tco": tuple(f"--accelerator H100x8{out}" for out in ("", " --out {c}/x.csv", " --out {w}/x.csv")),
     "simulate": (

@@ -27,6 +27,10 @@ BILL = "--bill {r}/examples/reconcile/aws_focus.csv"
 CONTROL = ("--run-dir {run.json@}", "--run-dir {stats.jsonl@}")
 LINES: dict[str, tuple[str, ...]] = {
     "plan": ("{f}.yaml", "aws-demo --against {f}"),
+    "permissions": ("{f}.yaml",),
+    "logs": ("{f}.yaml",),
+    "ssh": ("{f}.yaml 0",),
+    "down": ("{f}.yaml --dry-run",),
     "simulate": ("{f}.yaml", "{f}.csv --gpus 8"),
     "forecast": ("{f}", "{o}/series.csv --ledger {f}"),
     "when": ("{f} --hours 3",),
@@ -76,6 +80,7 @@ LINES: dict[str, tuple[str, ...]] = {
 WRITTEN = {
     **dict.fromkeys(("demo", "bench run", "bench scaling", "tco", "report", "reproduce", "job record"), ("--out",)),
     "simulate": ("--plot",),
+    "permissions": ("--out",),
 }
 """Options whose path is written, or a folder, and not read as a file."""
 ODD: dict[str, Callable[[Path], object]] = {
@@ -138,6 +143,7 @@ def test_every_option_that_takes_a_path_is_tried() -> None:
 
 
 FOLDERS = {
+    "dashboard": ("--runs", "--suite"),
     "init": ("",),
     "tco": ("--out",),
     "forecast": ("--gauges", "--out", "--plot"),
