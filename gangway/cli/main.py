@@ -95,6 +95,15 @@ def demo(
     raise typer.Exit(run_demo(out, quick=quick))
 
 
+_Against = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|live",
+        help="Show what changes: from an earlier plan's JSON, or, with live, what `up` would change now.",
+    ),
+]
+
+
 @app.command(rich_help_panel=_START)
 @without_gc()
 def plan(
@@ -107,13 +116,7 @@ def plan(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON: --format json.")] = False,
     output: Annotated[PlanFormat | None, typer.Option("--format", help="Output format; text if omitted.")] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|live",
-            help="Show what changes: from an earlier plan's JSON, or, with live, what `up` would change now.",
-        ),
-    ] = None,
+    against: _Against = None,
     brief: Annotated[bool, typer.Option("--brief", help="Print only errors, warnings and the total.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print every resource, every finding, each source.")] = False,
     code: Annotated[
