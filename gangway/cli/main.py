@@ -22,6 +22,7 @@ from gangway.cli.image import dockerfile, signature
 from gangway.cli.init import init
 from gangway.cli.jobs.commands import jobs as jobs_app
 from gangway.cli.jobs.stack import app as breaker_app
+from gangway.cli.live.preflight import preflight
 from gangway.cli.records import reproduce, sign
 from gangway.cli.report import report
 from gangway.components.core.findings import InputError
@@ -47,7 +48,8 @@ class PlanFormat(StrEnum):
     INFRACOST = "infracost"
 
 
-_START, _PRICES, _RUNS, _BILLS = "Get started", "Prices and forecasts", "Runs and jobs", "Bills and leftover resources"
+_START, _LIVE_STACKS, _PRICES = "Get started", "Running stacks", "Prices and forecasts"
+_RUNS, _BILLS = "Runs and jobs", "Bills and leftover resources"
 """Sections of `gangway --help`, in the order in which people need them."""
 
 app = typer.Typer(
@@ -204,6 +206,7 @@ def _show_preset(name: str) -> NoReturn:
 
 
 app.command(rich_help_panel=_START)(init)
+app.command(rich_help_panel=_LIVE_STACKS)(preflight)
 command: Callable[..., None]
 for command in (quote, tco, simulate, forecast, when):
     app.command(rich_help_panel=_PRICES)(command)

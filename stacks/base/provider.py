@@ -159,7 +159,7 @@ class Provider:
     Attributes:
         name: name of `gangway:provider` and of the extra.
         sdk: Pulumi's package for it, as pip knows it.
-        adapters: modules of other packages for it, by purpose: `audit`, `prices`, `scaling`.
+        adapters: modules of other packages for it, by purpose: `audit`, `preflight`, `prices`, `scaling`.
         home_region: the region whose list prices an overview shows.
         has_regional_buckets: whether the address of a run bucket contains its region.
         has_spot_notice: whether spot nodes get a notice before they are reclaimed.

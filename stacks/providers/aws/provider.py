@@ -99,6 +99,7 @@ PROVIDER = Provider(
     ),
     adapters={
         "audit": "gangway.finops.audit.aws",
+        "preflight": "gangway.live.preflight.aws",
         "prices": "gangway.finops.prices.aws",
         "scaling": "gangway.jobs.systemd.scaling.aws",
     },

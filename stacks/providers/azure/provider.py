@@ -130,6 +130,7 @@ PROVIDER = Provider(
     ),
     adapters={
         "audit": "gangway.finops.audit.azure",
+        "preflight": "gangway.live.preflight.azure",
         "prices": "gangway.finops.prices.azure",
         "scaling": "gangway.jobs.systemd.scaling.azure",
     },

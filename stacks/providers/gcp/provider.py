@@ -100,6 +100,7 @@ PROVIDER = Provider(
     ),
     adapters={
         "audit": "gangway.finops.audit.gcp",
+        "preflight": "gangway.live.preflight.gcp",
         "prices": "gangway.finops.prices.gcp",
         "scaling": "gangway.jobs.systemd.scaling.gcp",
     },

@@ -1,0 +1,1 @@
+"""Commands about what exists now: checks in the cloud."""
