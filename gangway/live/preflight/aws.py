@@ -12,7 +12,7 @@ from gangway.components.core.limits import QuotaFinding
 from gangway.live.preflight.aws_actions import planned_actions, service_roles
 from gangway.live.preflight.aws_api import Aws, Clients, Identity, find_identity, open_clients
 from gangway.live.preflight.aws_quotas import quota_check
-from gangway.live.preflight.check import Check, NoAnswerError, Result, first, plain_number, same_time
+from gangway.live.preflight.check import Check, NoAnswerError, Result, conflicts, first, plain_number, same_time
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan
 from gangway.stacks.program import get_program
@@ -25,7 +25,6 @@ LOW_SCORE = 3
 """EC2 scores spot capacity from 1 to 10."""
 _ACTIONS_PER_CALL = 100
 _ENDED = ("expired", "cancelled", "failed", "payment-failed", "unsupported", "unavailable")
-_SHOWN = 5
 
 
 def get_checks(plan: Plan, clients: Clients | None = None) -> list[Check]:
@@ -330,30 +329,23 @@ def _service_role(aws: Aws, name: str, service: str) -> Check:
 
 def _names(stack: _Stack) -> Iterator[Check]:
     aws, name = stack.aws, stack.config.stack
-    fix = f"if that is another stack, set gangway:identity; `gangway audit {stack.config.stack_name}` lists them"
+    stack_name = stack.config.stack_name
 
     def tagged() -> Result:
         filters = [{"Key": "gangway:stack", "Values": [name]}]
         rows = aws.pages("resourcegroupstaggingapi:GetResources", "ResourceTagMappingList", TagFilters=filters)
         arns = [row["ResourceARN"] for row in rows]
-        return _conflicts(arns, "this stack is up, it left what it keeps, or another stack has its identity", fix)
+        return conflicts(arns, "this stack is up, it left what it keeps, or another stack has its identity", stack_name)
 
     def roles() -> Result:
         pattern = re.compile(role_pattern(name))
         rows = aws.pages("iam:ListRoles", "Roles", GLOBAL_REGION)
         names = [row["RoleName"] for row in rows if pattern.fullmatch(row["RoleName"])]
-        return _conflicts(names, "this stack is up, or another stack of the account has its identity", fix)
+        return conflicts(names, "this stack is up, or another stack of the account has its identity", stack_name)
 
     path = "gangway:identity"
     yield Check(f"resources with the tag {name}", "resourcegroupstaggingapi:GetResources", tagged, path)
     yield Check(f"roles named {name}-...", "iam:ListRoles", roles, path)
-
-
-def _conflicts(names: list[str], why: str, fix: str) -> Result:
-    if not names:
-        return Result.ok("none")
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return Result.warning(f"{', '.join(sorted(names)[:_SHOWN])}{more}: {why}", fix)
 
 
 def _stores(stack: _Stack) -> Iterator[Check]:

@@ -91,7 +91,7 @@ def _refused(source: str, error: Mapping[str, Any]) -> NoAnswerError:
     code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     if code in _DENIED:
         action = _IAM_ACTIONS.get(source, source)
-        return NoAnswerError(f"no permission for {action}: {message}", f"allow {action} to yourself", code)
+        return NoAnswerError(f"no permission for {action}: {message}", f"ask for the permission {action}", code)
     return NoAnswerError(f"{code}: {message}", "", code)
 
 

@@ -13,6 +13,7 @@ from gangway.components.core.findings import GangwayError
 from gangway.components.core.visible import visible
 
 WORKERS = 12
+_MOST_NAMED = 5
 PATIENCE_SEC = 40.0
 """Without any answer for so long, the remaining checks are unknown. Adapters use shorter timeouts."""
 
@@ -167,6 +168,15 @@ def compare_quota(amount: float, limit: float, used: float | None, unit: str, fi
     if amount + (used or 0) > limit:
         return Result.warning(answer, f"free some of it, or {fix}")
     return Result.ok(answer)
+
+
+def conflicts(names: Sequence[str], why: str, stack_name: str) -> Result:
+    """A warning if resources with the stack's identity exist, at most five of which are named."""
+    if not names:
+        return Result.ok("none")
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    fix = f"if that is another stack, set gangway:identity; `gangway audit {stack_name}` lists them"
+    return Result.warning(f"{', '.join(sorted(names)[:_MOST_NAMED])}{more}: {why}", fix)
 
 
 def same_time(one: datetime, other: datetime, tolerance_sec: float = 60.0) -> bool:

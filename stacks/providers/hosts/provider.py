@@ -61,6 +61,7 @@ PROVIDER = Provider(
     name="hosts",
     sdk="pulumi-command",
     program=_program,
+    adapters={"preflight": "gangway.live.preflight.hosts"},
     start=Start(
         "lab",
         "dgx-h100",

@@ -50,6 +50,7 @@ PROVIDER = Provider(
     name="openstack",
     sdk="pulumi-openstack",
     program=_program,
+    adapters={"preflight": "gangway.live.preflight.openstack"},
     has_regional_buckets=True,
     start=Start(
         "RegionOne",
