@@ -189,7 +189,7 @@ def _slice(stack: _Stack, accelerator: str) -> Check:
 
     def _offers(one: str) -> bool:
         path = f"v2/projects/{stack.planned.project}/locations/{one}/acceleratorTypes"
-        rows = stack.rest.rows(TPU, path, "acceleratorTypes", {"pageSize": 200}, "pageToken", "nextPageToken")
+        rows = stack.rest.rows(TPU, path, "acceleratorTypes", {"pageSize": 200})
         try:
             return any(row.get("name", "").rpartition("/")[2] == accelerator for row in rows)
         except NoAnswerError as refusal:
@@ -297,7 +297,7 @@ def _names(stack: _Stack) -> Check:
     def run() -> Result:
         parameters = {"query": f"labels.gangway-stack={name}", "readMask": "name,labels", "pageSize": 100}
         path = f"v1/projects/{stack.planned.project}:searchAllResources"
-        rows = stack.rest.rows(ASSETS, path, "results", parameters, "pageToken", "nextPageToken")
+        rows = stack.rest.rows(ASSETS, path, "results", parameters)
         found = [row["name"].rpartition("/")[2] for row in rows if row.get("labels", {}).get("gangway-stack") == name]
         why = "this stack is up, it left what it keeps, or another stack has its identity"
         return conflicts(found, why, stack.config.stack_name)

@@ -42,10 +42,8 @@ class Rest:
         url = f"{self.root.format(host=host)}/{path}"
         try:
             reply = self.session.request(method, url, params=params, json=body, timeout=TIMEOUT_SEC)
-        except Exception as failure:
-            if isinstance(failure, OSError):  # every exception of requests is one
-                raise NoAnswerError(f"{host}: {type(failure).__name__}", "look at the network") from None
-            raise NoAnswerError(f"{host}: {failure}", "log in again") from None
+        except OSError as failure:  # every exception of requests is one
+            raise NoAnswerError(f"{host}: {type(failure).__name__}", "look at the network") from None
         try:
             answer = reply.json()
         except ValueError:
