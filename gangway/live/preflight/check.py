@@ -10,7 +10,7 @@ from threading import Thread
 from typing import Any, Self
 
 from gangway.components.core.findings import GangwayError
-from gangway.components.core.visible import visible
+from gangway.components.core.visible import one_line
 
 WORKERS = 12
 _MOST_NAMED = 5
@@ -90,7 +90,7 @@ class Answer:
             "source": self.check.source,
             "fix": self.result.fix,
         }
-        return {"state": self.result.state.value, **{name: visible(text) for name, text in fields.items()}}
+        return {"state": self.result.state.value, **{name: one_line(text) for name, text in fields.items()}}
 
 
 def run_checks(

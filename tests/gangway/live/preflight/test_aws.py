@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 import pytest
@@ -30,7 +30,7 @@ P_SPOT, P_ON_DEMAND = (
 )
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """An answer that AWS refuses with this code."""
 
 
@@ -43,11 +43,13 @@ def _cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Calls:
-    """Clients of moto, with other answers for some operations: a body, a Refusal, an exception, or a function."""
+    """Clients of moto, with other answers for some operations: a body, a RefusalError, an exception, or a function.
 
-    def __init__(self, answers: Mapping[str, Any]) -> None:
-        self.answers, self.made = dict(answers), {}
-        self.seen: list[tuple[str, Any]] = []
+    All tests share the clients, which take long to make.
+    """
+
+    made: ClassVar[dict[tuple[str, str], Any]] = {}
+    answers: ClassVar[dict[str, Any]] = {}
 
     def __call__(self, service: str, region: str) -> Any:
         if (service, region) not in self.made:
@@ -58,12 +60,11 @@ class Calls:
 
     def _answer(self, model: Any, params: Any, **_more: Any) -> Any:
         name = f"{model.service_model.service_name}:{model.name}"
-        self.seen.append((name, params))
         if name not in self.answers:
             return None
         answer = self.answers[name]
         answer = answer(params) if callable(answer) else answer
-        if isinstance(answer, Refusal):
+        if isinstance(answer, RefusalError):
             error = {"Code": str(answer), "Message": f"refused {model.name}"}
             return SimpleNamespace(status_code=400), {"Error": error, "ResponseMetadata": {}}
         if isinstance(answer, Exception):
@@ -93,8 +94,15 @@ GOOD = {
 }
 
 
+SERVICES = ("budgets", "ec2", "ecr", "fsx", "iam", "resourcegroupstaggingapi", "s3", "service-quotas", "ssm", "sts")
+
+
 def stub(answers: Mapping[str, Any]) -> Calls:
-    return Calls({**GOOD, **answers})
+    Calls.answers = {**GOOD, **answers}
+    calls = Calls()
+    for source in SERVICES:  # a session makes clients for one thread at a time
+        calls(source, REGION), calls(source, "us-east-1")
+    return calls
 
 
 @pytest.fixture
@@ -148,7 +156,7 @@ def test_a_quota_below_the_need_is_an_error_with_the_request(checked: Any) -> No
 
 
 def test_a_default_counts_where_the_account_has_no_limit_of_its_own(checked: Any) -> None:
-    refused, default = Refusal("NoSuchResourceException"), quota(5000)
+    refused, default = RefusalError("NoSuchResourceException"), quota(5000)
     found = checked(service_quotas__GetServiceQuota=refused, service_quotas__GetAWSDefaultServiceQuota=default)
     assert found[P_SPOT].result.answer == "384 vCPUs needed, limit 5,000"
     found = checked(service_quotas__GetServiceQuota=refused, service_quotas__GetAWSDefaultServiceQuota=refused)
@@ -180,7 +188,7 @@ def test_machines_of_others_count_those_of_the_stack_and_of_blocks_do_not(checke
 
 
 def test_usage_that_may_not_be_read_leaves_the_limit(checked: Any) -> None:
-    found = checked(ec2__DescribeInstances=Refusal("UnauthorizedOperation"))
+    found = checked(ec2__DescribeInstances=RefusalError("UnauthorizedOperation"))
     assert found[P_SPOT].result.answer.endswith("limit 10,000, what is in use is unknown")
 
 
@@ -237,7 +245,7 @@ def test_a_block_exists_fits_and_lasts(
     result = checked(plan, ec2__DescribeCapacityReservations=answer)[f"capacity-block {rung['id']}"].result
     assert result.state is state
     assert words in f"{result.answer} {result.fix}"
-    missing = checked(plan, ec2__DescribeCapacityReservations=Refusal("InvalidCapacityReservationId.NotFound"))
+    missing = checked(plan, ec2__DescribeCapacityReservations=RefusalError("InvalidCapacityReservationId.NotFound"))
     assert missing[f"capacity-block {rung['id']}"].result.state is State.ERROR
 
 
@@ -261,14 +269,14 @@ def test_an_offering_is_still_there(checked: Any, with_capacity: Any, offering: 
     ("answer", "state", "fix"),
     [
         ({"Images": []}, State.ERROR, "use an AMI of us-east-2"),
-        (Refusal("InvalidAMIID.NotFound"), State.ERROR, "use an AMI of us-east-2"),
+        (RefusalError("InvalidAMIID.NotFound"), State.ERROR, "use an AMI of us-east-2"),
         (
             {"Images": [{"State": "available", "RootDeviceName": "/dev/xvda"}]},
             State.ERROR,
             "set gangway:cluster.root_device_name: /dev/xvda",
         ),
         ({"Images": [{"State": "available", "RootDeviceName": "/dev/sda1"}]}, State.OK, ""),
-        (Refusal("UnauthorizedOperation"), State.UNKNOWN, "ask for the permission ec2:DescribeImages"),
+        (RefusalError("UnauthorizedOperation"), State.UNKNOWN, "ask for the permission ec2:DescribeImages"),
     ],
 )
 def test_an_image_exists(checked: Any, with_capacity: Any, answer: Any, state: State, fix: str) -> None:
@@ -315,7 +323,7 @@ def test_a_role_is_simulated_by_its_own_arn(checked: Any) -> None:
 
 
 def test_missing_service_roles_are_warnings_with_the_command(checked: Any) -> None:
-    found = checked(iam__GetRole=Refusal("NoSuchEntity"))["service-linked role AWSServiceRoleForEC2Spot"].result
+    found = checked(iam__GetRole=RefusalError("NoSuchEntity"))["service-linked role AWSServiceRoleForEC2Spot"].result
     assert found.state is State.WARNING
     assert found.fix == "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 
@@ -340,8 +348,8 @@ def test_resources_with_the_same_identity_are_named(checked: Any) -> None:
     ("answer", "state"),
     [
         ({"KeyCount": 0}, State.WARNING),
-        (Refusal("NoSuchBucket"), State.ERROR),
-        (Refusal("AccessDenied"), State.UNKNOWN),
+        (RefusalError("NoSuchBucket"), State.ERROR),
+        (RefusalError("AccessDenied"), State.UNKNOWN),
     ],
 )
 def test_data_must_be_readable(checked: Any, answer: Any, state: State) -> None:
@@ -358,15 +366,11 @@ def test_a_caller_without_permissions_gets_every_check_as_unknown(demo_plan: Pla
     key = iam.create_access_key(UserName="reader")["AccessKey"]
     session = boto3.Session(key["AccessKeyId"], key["SecretAccessKey"])
     made: dict[tuple[str, str], Any] = {}
-
-    def clients(service: str, region: str) -> Any:
-        return made.setdefault((service, region), session.client(service, region_name=region))  # type: ignore[call-overload]  # one overload a service
-
-    for service in ("ec2", "iam", "s3", "ssm", "budgets", "service-quotas", "fsx", "resourcegroupstaggingapi"):
-        clients(service, REGION), clients(service, "us-east-1")
-    checks = get_checks(demo_plan, clients)
-    with set_initial_no_auth_action_count(0):
-        found = outcomes(checks)
+    for service in SERVICES:
+        for region in (REGION, "us-east-1"):
+            made[service, region] = session.client(service, region_name=region)  # type: ignore[call-overload]  # one overload a service
+    checks = get_checks(demo_plan, lambda service, region: made[service, region])
+    found = set_initial_no_auth_action_count(0)(lambda: outcomes(checks))()
     assert found["roles named aws-demo-..."].result.state is State.OK
     denied = found["zones in us-east-2"].result
     assert (denied.state, denied.fix) == (State.UNKNOWN, "ask for the permission ec2:DescribeAvailabilityZones")
@@ -375,7 +379,7 @@ def test_a_caller_without_permissions_gets_every_check_as_unknown(demo_plan: Pla
 
 def test_no_credentials_are_one_error_with_the_ways_to_log_in(demo_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="no valid credentials") as caught:
-        get_checks(demo_plan, stub({"sts:GetCallerIdentity": Refusal("ExpiredToken")}))
+        get_checks(demo_plan, stub({"sts:GetCallerIdentity": RefusalError("ExpiredToken")}))
     assert "aws sso login" in caught.value.fix
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
     with pytest.raises(InputError, match="no-such-profile"):
