@@ -321,7 +321,7 @@ def _service_role(aws: Aws, name: str, service: str) -> Check:
         except NoAnswerError as refusal:
             if refusal.code != "NoSuchEntity":
                 raise
-        answer = "does not exist; AWS creates it at first use if you may call iam:CreateServiceLinkedRole"
+        answer = "does not exist; AWS creates it on demand if you may call iam:CreateServiceLinkedRole"
         return Result.warning(answer, f"aws iam create-service-linked-role --aws-service-name {service}")
 
     return Check(f"service-linked role {name}", source, run)

@@ -43,7 +43,7 @@ SERVICE_ROLES: Mapping[str, Mapping[str, str]] = {
     "aws:eks:NodeGroup": {"AWSServiceRoleForAmazonEKSNodegroup": "eks-nodegroup.amazonaws.com"},
     "aws:fsx:LustreFileSystem": {"AWSServiceRoleForAmazonFSx": "fsx.amazonaws.com"},
 }
-"""By kind of resource: service-linked roles and their services. AWS creates them at first use."""
+"""By kind of resource: service-linked roles and their services. AWS creates them on demand."""
 SPOT_ROLE = ("AWSServiceRoleForEC2Spot", "spot.amazonaws.com")
 
 

@@ -160,7 +160,7 @@ def _machines(stack: _Stack) -> Iterator[Check]:
 
 def _machine(stack: _Stack, name: str, zones: tuple[str, ...], path: str = "gangway:cluster.zone") -> Check:
     def run() -> Result:
-        parameters = {"filter": f"name={name}", "returnPartialSuccess": "true"}
+        parameters = {"filter": f"name={name}"}
         items = stack.rest.get(COMPUTE, f"{stack.compute}/aggregated/machineTypes", parameters).get("items", {})
         offered = {scope.removeprefix("zones/") for scope, found in items.items() if found.get("machineTypes")}
         return _judge_zones(name, stack.config.region, zones, offered)

@@ -27,16 +27,14 @@ class Rest:
         """The answer to a POST that only reads. NoAnswerError as with `get`."""
         return self._send("POST", host, path, params, body)
 
-    def rows(
-        self, host: str, path: str, key: str, params: Mapping[str, Any], token: str, next_token: str
-    ) -> Iterator[Any]:
-        """The rows of all pages."""
+    def rows(self, host: str, path: str, key: str, params: Mapping[str, Any]) -> Iterator[Any]:
+        """The rows of all pages, as Google numbers them."""
         while True:
             page = self.get(host, path, params)
             yield from page.get(key, ())
-            if not page.get(next_token):
+            if not page.get("nextPageToken"):
                 return
-            params = {**params, token: page[next_token]}
+            params = {**params, "pageToken": page["nextPageToken"]}
 
     def _send(self, method: str, host: str, path: str, params: Any, body: Any) -> Any:
         url = f"{self.root.format(host=host)}/{path}"

@@ -120,8 +120,8 @@ def test_a_subscription_with_everything_is_fine(checked: Checked) -> None:
             f"machine type {SIZE}", State.ERROR, "NotAvailableForSubscription",
         ),
         (
-            {"/skus": skus({"type": "Zone", "restrictionInfo": {"zones": ["1"]}})},
-            f"machine type {SIZE}", State.OK, "zones 2",
+            {"/skus": skus({"type": "Zone", "restrictionInfo": {"zones": ["2"]}})},
+            f"machine type {SIZE}", State.OK, "zones 1",
         ),
         ({"/versions": 404}, "machine image", State.ERROR, "az vm image list"),
         ({"/versions": []}, "machine image", State.ERROR, "there are none"),

@@ -12,6 +12,8 @@ from gangway.live.preflight.openstack import get_checks
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import Plan, make_plan
 
+# openstacksdk warns of its own optional parts.
+pytestmark = pytest.mark.filterwarnings("ignore:Support for")
 EXTERNAL, RDMA = "11111111-0000-4000-8000-111111111111", "22222222-0000-4000-8000-222222222222"
 SERVICES = ("compute", "image", "network", "block-storage", "shared-file-system")
 Checked = Callable[..., dict[str, Answer]]
