@@ -152,7 +152,11 @@ def _machines(stack: _Stack) -> Iterator[Check]:
         yield _slice(stack, planned.tpu.accelerator_type)
     else:
         yield _machine(
-            stack, planned.machine.name if planned.tpu is None else tpu_nodes(planned.tpu).machine_type, zones
+            stack,
+            planned.machine.name
+            if planned.tpu is None
+            else tpu_nodes(planned.tpu.accelerator_type, planned.tpu.topology).machine_type,
+            zones,
         )
     if planned.head:
         yield _machine(stack, head_type(stack.config), (planned.zone,), "gangway:head.machine_type")

@@ -31,8 +31,8 @@ def root(plan: Plan) -> str:
 
 
 def usages(limit: float = 10000, used: float = 0) -> dict[str, Any]:
-    names = ("Standard NDSH100v5 Family vCPUs", "Total Regional Low-priority vCPUs", "Total Regional vCPUs")
-    names += ("Standard DSv5 Family vCPUs",)
+    families = ("Standard NDSH100v5 Family vCPUs", "Standard DSv5 Family vCPUs")
+    names = (*families, "Total Regional Low-priority vCPUs", "Total Regional vCPUs")
     return {
         "value": [{"name": {"value": "x", "localizedValue": n}, "limit": limit, "currentValue": used} for n in names]
     }
