@@ -1,6 +1,6 @@
 """`gangway preflight`: check a stack file against the cloud before `up`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +9,8 @@ from gangway.cli.common import EXIT_FINDINGS, print_json, stacks_dir
 from gangway.components.core.findings import InputError
 
 if TYPE_CHECKING:
-    from gangway.live.preflight.check import Answer
+    from gangway.live.preflight.check import Answer, Check
+    from gangway.stacks.plan.plan import Plan
 
 _COLOURS = {"error": "red", "warning": "yellow", "unknown": "magenta", "ok": "green"}
 
@@ -48,7 +49,7 @@ def preflight(
         except InputError as mistake:
             raise mistake.within(str(path)) from None
         status.update(f"logging in to {config.provider}")
-        checks = load_adapter(config.provider, "preflight").get_checks(plan)
+        checks = [*_plan_errors(plan, stack_or_file), *load_adapter(config.provider, "preflight").get_checks(plan)]
         status.update(f"{len(checks)} checks")
         answers = run_checks(checks, lambda done: status.update(f"{done} of {len(checks)} checks"))
     found = counts(answers)
@@ -60,11 +61,21 @@ def preflight(
     raise typer.Exit(EXIT_FINDINGS if found[State.ERROR] else 0)
 
 
+def _plan_errors(plan: "Plan", stack_or_file: str) -> "Iterator[Check]":
+    from gangway.components.core.findings import Severity
+    from gangway.live.preflight.check import Check, Result
+
+    for finding in plan.findings:
+        if finding.severity is Severity.ERROR:
+            result = Result.error(finding.message, finding.fix or f"gangway plan {stack_or_file}")
+            # Bound now: the check runs after the loop.
+            yield Check(finding.code, "gangway plan, offline", lambda result=result: result, finding.path)
+
+
 def _show(stack: str, provider: str, answers: Sequence["Answer"]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from gangway.components.core.visible import visible
     from gangway.live.preflight.check import counts, in_order
 
     console = Console(highlight=False, soft_wrap=True)
@@ -76,5 +87,6 @@ def _show(stack: str, provider: str, answers: Sequence["Answer"]) -> None:
         console.print(Text(f"         {row['answer']}  [{row['source']}]{where}"))
         if row["fix"]:
             console.print(Text(f"         fix: {row['fix']}"))
-    numbers = ", ".join(f"{number} {state}" for state, number in counts(answers).items() if number)
-    console.print(Text(f"\n{visible(numbers)}"))
+    numbers = {state: number for state, number in counts(answers).items() if number}
+    plural = {state: "s" if number > 1 and state in ("error", "warning") else "" for state, number in numbers.items()}
+    console.print(Text("\n" + ", ".join(f"{number} {state}{plural[state]}" for state, number in numbers.items())))

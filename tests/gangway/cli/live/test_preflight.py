@@ -54,6 +54,17 @@ def test_every_line_has_the_answer_its_source_and_a_fix_and_the_worst_is_first(r
     ]
 
 
+def test_errors_of_the_plan_count_too(run: Any, stack_file: Any) -> None:
+    def later_zone(values: dict[str, Any]) -> None:
+        reserved = {"kind": "reservation", "id": "cr-0123456789abcdef0", "zone": "us-east-2b"}
+        values["gangway:cluster"] = {**values["gangway:cluster"], "zone": "us-east-2a", "capacity": [reserved]}
+
+    done = run(FINE, words=(str(stack_file(later_zone)),))
+    assert done.exit_code == 1
+    assert "error    capacity.other-zone" in done.stdout
+    assert "[gangway plan, offline]  gangway:cluster.capacity[0].zone" in done.stdout
+
+
 def test_an_unknown_check_is_no_error(run: Any) -> None:
     assert run(FINE, REFUSED).exit_code == 0
 

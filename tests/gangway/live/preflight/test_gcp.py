@@ -139,6 +139,11 @@ def test_slices_and_their_reservation(checked: Checked) -> None:
     assert checked({types: {}}, "gcp-v5p-multislice")["TPU v5p-64"].result.state is State.ERROR
 
 
+def test_slices_of_a_kubernetes_cluster_are_machines(checked: Checked) -> None:
+    found = checked({MACHINES: offered("us-west4-a")}, "gke-tpu-v5e")
+    assert found["machine type ct5lp-hightpu-4t"].result.state is State.OK
+
+
 def test_one_api_that_hangs_leaves_the_rest(good: Any, rest: Any, plans: Any, outcomes: Any) -> None:
     good.hanging = {PROJECT}
     found = outcomes(get_checks(plans("gcp-a3-spot"), rest), patience_sec=1.0)
