@@ -1,6 +1,7 @@
 """`gangway preflight`: check a stack file against the cloud before `up`."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,9 +68,8 @@ def _plan_errors(plan: "Plan", stack_or_file: str) -> "Iterator[Check]":
 
     for finding in plan.findings:
         if finding.severity is Severity.ERROR:
-            result = Result.error(finding.message, finding.fix or f"gangway plan {stack_or_file}")
-            # Bound now: the check runs after the loop.
-            yield Check(finding.code, "gangway plan, offline", lambda result=result: result, finding.path)
+            run = partial(Result.error, finding.message, finding.fix or f"gangway plan {stack_or_file}")
+            yield Check(finding.code, "gangway plan, offline", run, finding.path)
 
 
 def _show(stack: str, provider: str, answers: Sequence["Answer"]) -> None:

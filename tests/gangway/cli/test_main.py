@@ -423,7 +423,7 @@ def test_a_preset_is_told_with_what_it_takes_on_machines(preset: str) -> None:
 
 WIDTH = 80 - 2
 OWN = ("report", "bench run", "bench resume", "bench scaling", "audit", "reconcile", "reproduce")
-FIRST = ("demo", "plan", "init", "quote", "tco")
+FIRST = ("demo", "plan", "init", "preflight", "quote", "tco")
 
 
 def commands_of(group: TyperGroup, name: str = "") -> Iterator[tuple[str, TyperCommand]]:
