@@ -245,7 +245,7 @@ def _ami(aws: Aws, image: str, root_device: str) -> Check:
 
 
 def _parameter(aws: Aws, what: str, name: str) -> Check:
-    source = "ssm:GetParameter"
+    source, of_nodes = "ssm:GetParameter", what == "nodes"
 
     def run() -> Result:
         try:
@@ -253,9 +253,11 @@ def _parameter(aws: Aws, what: str, name: str) -> Check:
         except NoAnswerError as refusal:
             if refusal.code != "ParameterNotFound":
                 raise
-        return Result.error(f"{name} does not exist in {aws.region}", "set gangway:cluster.image_id to an AMI")
+        fix = "set gangway:cluster.image_id to an AMI" if of_nodes else "choose another gangway:region"
+        return Result.error(f"{name} does not exist in {aws.region}", fix)
 
-    return Check(f"newest machine image of the {what}", source, run, "gangway:cluster.image_id")
+    path = "gangway:cluster.image_id" if of_nodes else "gangway:region"
+    return Check(f"newest machine image of the {what}", source, run, path)
 
 
 def _container_image(aws: Aws, arn: str, image: str) -> Check:

@@ -301,6 +301,12 @@ def test_an_image_exists(checked: Any, with_capacity: Any, answer: Any, state: S
     assert (result.state, result.fix) == (state, fix)
 
 
+def test_a_region_without_the_newest_image(checked: Any) -> None:
+    found = checked(ssm__GetParameter=RefusalError("ParameterNotFound"))
+    fixes = [found[f"newest machine image of the {what}"].result.fix for what in ("nodes", "head")]
+    assert fixes == ["set gangway:cluster.image_id to an AMI", "choose another gangway:region"]
+
+
 def test_a_prebuilt_container_image_is_looked_up(checked: Any, edited: Any) -> None:
     digest = f"sha256:{'0123456789abcdef' * 4}"
     image = f"123456789012.dkr.ecr.us-east-2.amazonaws.com/gan/trainer@{digest}"
