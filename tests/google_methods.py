@@ -8,10 +8,15 @@ from typing import Any
 
 # There is none of Managed Lustre among them.
 DOCUMENTS = {
+    "cloudasset": "cloudasset.v1",
+    "cloudbilling": "cloudbilling.v1",
+    "cloudresourcemanager": "cloudresourcemanager.v3",
     "compute": "compute.v1",
     "logging": "logging.v2",
     "secretmanager": "secretmanager.v1",
+    "serviceusage": "serviceusage.v1",
     "storage": "storage.v1",
+    "tpu": "tpu.v2",
 }
 
 

@@ -380,7 +380,8 @@ class QuotaContext:
         """A need of one quota."""
         quota = load_quotas().quotas[code]
         name, command = f"{code} ({quota.name.value})", f"aws service-quotas get-service-quota {self._which(code)}"
-        return QuotaNeed(path, amount, unit, name, self.region, users, f"{command} --query Quota.Value", note)
+        command = f"{command} --query Quota.Value"
+        return QuotaNeed(path, amount, unit, name, self.region, users, command, note, key=f"{quota.service}/{code}")
 
     def request(self, code: str, amount: int) -> str:
         """The command that requests a higher limit."""

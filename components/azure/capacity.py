@@ -337,7 +337,7 @@ class QuotaContext:
         query = "" if name.endswith("vCPUs") else f" --query \"[?name.value=='{name}']\""
         note = "the portal calls it Total Regional Spot vCPUs" if name == SPOT_QUOTA else ""
         command = f"az vm list-usage --location {self.region}{query}"
-        return QuotaNeed(path, vcpus, "vCPUs", repr(name), self.region, users, command, note).finding()
+        return QuotaNeed(path, vcpus, "vCPUs", repr(name), self.region, users, command, note, key=name).finding()
 
 
 def ladder_quotas(rungs: Sequence[AnyRung], machine: AzureMachineType, context: QuotaContext) -> Iterable[Finding]:

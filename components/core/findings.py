@@ -1,7 +1,7 @@
 """Findings (collected) and InputError (immediate) about a user's input: where, what, value, allowed, nearest fix."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Self
@@ -60,7 +60,8 @@ class Finding:
 
     def to_json(self) -> dict[str, str]:
         """The finding as plain JSON data."""
-        return {**asdict(self), "severity": self.severity.value}
+        names = ("code", "path", "message", "fix")
+        return {"severity": self.severity.value, **{name: getattr(self, name) for name in names}}
 
 
 def _short(text: str) -> str:

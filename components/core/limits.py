@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any, NotRequired, TypedDict
 
-from gangway.components.core.findings import Finding, InputError
+from gangway.components.core.findings import Finding, InputError, Severity
 
 # Below, late metrics look like a stalled trainer; above, the alarm is useless.
 STEPS_ALARM_MINUTES = range(10, 1441)
@@ -79,6 +79,7 @@ class QuotaNeed:
         unit: empty if the name says it.
         users: what the amount is for; empty if the path says it.
         fix: how to request more; empty if only the console can.
+        key: the quota in the provider's API, for checks in the cloud; empty if no API is known to have it.
     """
 
     path: str
@@ -90,14 +91,22 @@ class QuotaNeed:
     command: str
     note: str = ""
     fix: str = ""
+    key: str = ""
 
-    def finding(self) -> Finding:
+    def finding(self) -> "QuotaFinding":
         """The quota's line in the plan."""
         amount = f"{self.amount:,} {self.unit}".rstrip()
         users = f", for {self.users}" if self.users else ""
         note = f"; {self.note}" if self.note else ""
         message = f"{amount} of the quota {self.name} in {self.place}{users}; `{self.command}` shows the limit{note}"
-        return Finding.info(CODE, self.path, message, self.fix)
+        return QuotaFinding(Severity.INFO, CODE, self.path, message, self.fix, need=self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaFinding(Finding):
+    """A quota's line in the plan, with the need itself."""
+
+    need: QuotaNeed
 
 
 def no_quota(path: str, reason: str) -> Finding:

@@ -306,12 +306,14 @@ class QuotaContext:
     def of_region(self, path: str, amount: int, unit: str, name: str) -> Finding:
         """A need of an older Compute Engine quota in the region."""
         command = REGION_QUOTAS.format(region=self.region, project=self.project)
-        return QuotaNeed(path, amount, unit, name, self.region, count_nodes(self.num_nodes), command).finding()
+        users, key = count_nodes(self.num_nodes), f"region/{name.partition(' ')[0]}"
+        return QuotaNeed(path, amount, unit, name, self.region, users, command, key=key).finding()
 
     def of_project(self, path: str, amount: int, name: str, users: str = "") -> Finding:
         """A need of a project-wide quota."""
         command = PROJECT_QUOTAS.format(project=self.project)
-        return QuotaNeed(path, amount, "", name, f"project {self.project}", users, command).finding()
+        place, key = f"project {self.project}", f"project/{name}"
+        return QuotaNeed(path, amount, "", name, place, users, command, key=key).finding()
 
     def of_service(self, service: str, path: str, amount: int, unit: str, name: str, place: str, users: str) -> Finding:
         """A need of a quota that only the quota API shows."""

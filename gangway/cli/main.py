@@ -24,6 +24,7 @@ from gangway.cli.jobs.commands import jobs as jobs_app
 from gangway.cli.jobs.stack import app as breaker_app
 from gangway.cli.live.dashboard import dashboard
 from gangway.cli.live.permissions import permissions
+from gangway.cli.live.preflight import preflight
 from gangway.cli.live.stack import down, logs, ssh
 from gangway.cli.live.status import status
 from gangway.cli.records import reproduce, sign
@@ -214,7 +215,7 @@ def _show_preset(name: str) -> NoReturn:
 
 app.command(rich_help_panel=_START)(init)
 command: Callable[..., None]
-for command in (permissions, status, logs, ssh, down, dashboard):
+for command in (preflight, permissions, status, logs, ssh, down, dashboard):
     app.command(rich_help_panel=_LIVE)(command)
 for command in (quote, tco, simulate, forecast, when):
     app.command(rich_help_panel=_PRICES)(command)

@@ -157,7 +157,8 @@ class Provider:
     Attributes:
         name: name of `gangway:provider` and of the extra.
         sdk: Pulumi's package for it, as pip knows it.
-        adapters: modules of other packages for it, by purpose: `audit`, `live`, `permissions`, `prices`, `scaling`.
+        adapters: modules of other packages for it, by purpose: `audit`, `live`, `permissions`, `preflight`, `prices`,
+            `scaling`.
         instead_of_policies: what limits the caller without an adapter for `permissions`.
         home_region: the region whose list prices an overview shows.
         has_regional_buckets: whether the address of a run bucket contains its region.

@@ -15,7 +15,6 @@ from gangway.components.aws.eks_nodes import (
     cluster_charts,
     group_pattern,
     group_tags,
-    image_parameter,
     join_script,
     lustre_volume,
     node_labels,
@@ -38,13 +37,14 @@ from gangway.stacks.providers.aws.plan import AwsPlan, EksPlan
 __all__ = ["build_eks"]
 
 
-def build_eks(config: StackConfig, planned: AwsPlan, eks: EksPlan) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares the stack's resources and returns what it exports."""
+def build_eks(
+    config: StackConfig, planned: AwsPlan, eks: EksPlan, newest: Mapping[str, str]
+) -> Mapping[str, pulumi.Input[Any]]:
+    """Declares the stack's resources and returns what it exports. `newest`: SSM parameters of images."""
     provider = aws.Provider(config.stack, region=config.region)
     check_unclaimed(config, *owner_lookups(config, provider))
     opts = pulumi.ResourceOptions(providers={"aws": provider})
-    parameter = {} if config.cluster.image_id else {"nodes": image_parameter(eks.version, planned.machine)}
-    found = look_up_all(config, provider, parameter, builds=False)
+    found = look_up_all(config, provider, newest, builds=False)
     record_choice(config.stack, config.encryption)
     stack = _Factory(config, planned, opts, found, eks)
     key = stack.key()

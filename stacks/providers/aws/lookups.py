@@ -64,11 +64,14 @@ def owner_lookups(config: StackConfig, provider: aws.Provider) -> tuple[Callable
     return (*by_role, lambda: _find_key(config, opts)) if config.encryption == "customer-key" else by_role
 
 
+def role_pattern(stack: str) -> str:
+    """A regular expression of the names of a stack's roles: Pulumi appends seven random digits."""
+    return f"^{re.escape(stack)}-({_KINDS})-[0-9a-f]{{7}}$"
+
+
 def _find_role(stack: str, opts: pulumi.InvokeOptions) -> Owner | None:
     lookup = _lookup(f"the roles of {stack}", "the account", "iam:ListRoles and iam:GetRole")
-    # Pulumi appends seven random digits to a name.
-    pattern = f"^{re.escape(stack)}-({_KINDS})-[0-9a-f]{{7}}$"
-    names = look_up(lookup, aws.iam.get_roles, name_regex=pattern, opts=opts).names
+    names = look_up(lookup, aws.iam.get_roles, name_regex=role_pattern(stack), opts=opts).names
     if not names:
         return None
     name = min(names)

@@ -6,6 +6,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from gangway.components.aws.eks_nodes import image_parameter
 from gangway.components.aws.launch import HEAD_IMAGE
 from gangway.components.aws.pricing import price_resources
 from gangway.components.catalog.loader import load
@@ -25,7 +26,7 @@ from gangway.stacks.providers.aws.slurm import HEAD_IMAGE as SLURM_HEAD_IMAGE
 from gangway.stacks.providers.aws.slurm import NODE_IMAGE, build_slurm, check_slurm
 from gangway.stacks.providers.aws.user_data import Names, check_user_data, get_mount_source, node_user_data
 
-__all__ = ["AwsPlan", "build", "findings", "plan", "price"]
+__all__ = ["AwsPlan", "build", "findings", "newest_images", "plan", "price"]
 
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
@@ -35,7 +36,11 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
     return [*nodes, *of_resources(purchases(config), *blocks)]
 
 
-def _newest_images(config: StackConfig, planned: AwsPlan, slurm: SlurmConfig | None) -> dict[str, str]:
+def newest_images(config: StackConfig, planned: AwsPlan) -> dict[str, str]:
+    """The SSM parameters of the AMIs that the stack file does not name, by `nodes` or `head`."""
+    if planned.eks is not None:
+        return {} if config.cluster.image_id else {"nodes": image_parameter(planned.eks.version, planned.machine)}
+    slurm = isinstance(config.engine, SlurmConfig)
     nodes, head = (NODE_IMAGE, SLURM_HEAD_IMAGE) if slurm else (NEWEST_AMI, HEAD_IMAGE)
     images = {} if config.cluster.image_id else {"nodes": nodes}
     return images | ({"head": head} if planned.head else {})
@@ -47,7 +52,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
         # Imported here: its SDK is a separate extra.
         from gangway.stacks.providers.aws.eks_program import build_eks
 
-        return build_eks(config, planned, planned.eks)
+        return build_eks(config, planned, planned.eks, newest_images(config, planned))
     slurm = config.engine if isinstance(config.engine, SlurmConfig) else None
     if slurm is not None:
         check_slurm(config, slurm, planned)
@@ -56,7 +61,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     provider = aws.Provider(config.stack, region=config.region)
     check_unclaimed(config, *owner_lookups(config, provider))
     builds = slurm is None and config.ready_image is None
-    found = look_up_all(config, provider, _newest_images(config, planned, slurm), builds=builds)
+    found = look_up_all(config, provider, newest_images(config, planned), builds=builds)
     record_choice(config.stack, config.encryption)
     stack = ComponentFactory(config, planned, pulumi.ResourceOptions(providers={"aws": provider}), found)
     if slurm is not None:

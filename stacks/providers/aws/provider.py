@@ -101,6 +101,7 @@ PROVIDER = Provider(
         "audit": "gangway.finops.audit.aws",
         "live": "gangway.live.clouds.aws",
         "permissions": "gangway.live.permissions.aws",
+        "preflight": "gangway.live.preflight.aws",
         "prices": "gangway.finops.prices.aws",
         "scaling": "gangway.jobs.systemd.scaling.aws",
     },

@@ -131,6 +131,7 @@ PROVIDER = Provider(
         "audit": "gangway.finops.audit.azure",
         "live": "gangway.live.clouds.azure",
         "permissions": "gangway.live.permissions.azure",
+        "preflight": "gangway.live.preflight.azure",
         "prices": "gangway.finops.prices.azure",
         "scaling": "gangway.jobs.systemd.scaling.azure",
     },

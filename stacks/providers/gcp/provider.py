@@ -102,6 +102,7 @@ PROVIDER = Provider(
         "audit": "gangway.finops.audit.gcp",
         "live": "gangway.live.clouds.gcp",
         "permissions": "gangway.live.permissions.gcp",
+        "preflight": "gangway.live.preflight.gcp",
         "prices": "gangway.finops.prices.gcp",
         "scaling": "gangway.jobs.systemd.scaling.gcp",
     },

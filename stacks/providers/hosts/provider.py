@@ -61,7 +61,7 @@ PROVIDER = Provider(
     name="hosts",
     sdk="pulumi-command",
     program=_program,
-    adapters={"live": "gangway.live.clouds.hosts"},
+    adapters={"live": "gangway.live.clouds.hosts", "preflight": "gangway.live.preflight.hosts"},
     start=Start(
         "lab",
         "dgx-h100",

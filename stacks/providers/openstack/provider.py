@@ -50,7 +50,7 @@ PROVIDER = Provider(
     name="openstack",
     sdk="pulumi-openstack",
     program=_program,
-    adapters={"live": "gangway.live.clouds.openstack"},
+    adapters={"live": "gangway.live.clouds.openstack", "preflight": "gangway.live.preflight.openstack"},
     has_regional_buckets=True,
     start=Start(
         "RegionOne",

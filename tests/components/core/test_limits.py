@@ -60,11 +60,15 @@ NEED = QuotaNeed("gangway:cluster", 1536, "vCPUs", "L-1 (P)", "us-east-2", "8 no
 
 
 def test_a_need_says_how_much_of_what_where_for_whom_and_how_to_look() -> None:
-    assert NEED.finding() == Finding.info(
-        "capacity.quota",
-        "gangway:cluster",
-        "1,536 vCPUs of the quota L-1 (P) in us-east-2, for 8 nodes; `aws x` shows the limit; a note",
-        "ask",
+    assert NEED.finding().need == NEED
+    assert (
+        NEED.finding().to_json()
+        == Finding.info(
+            "capacity.quota",
+            "gangway:cluster",
+            "1,536 vCPUs of the quota L-1 (P) in us-east-2, for 8 nodes; `aws x` shows the limit; a note",
+            "ask",
+        ).to_json()
     )
 
 

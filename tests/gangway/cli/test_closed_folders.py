@@ -28,6 +28,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "demo": ("--quick", "--quick --out {c}/x", "--quick --out {w}/x"),
     "plan": ("aws-demo", "{c}/Pulumi.x.yaml", "aws-demo --against {c}/plan.json"),
     "init": tuple(f"{folder} --provider aws --email ml@example.org --no-ask" for folder in ("x", "{c}/x", "{w}/x")),
+    "preflight": ("x", "{c}/Pulumi.x.yaml"),
     "permissions": (
         "aws-demo",
         "{c}/Pulumi.x.yaml",

@@ -423,7 +423,20 @@ def test_a_preset_is_told_with_what_it_takes_on_machines(preset: str) -> None:
 
 WIDTH = 80 - 2
 OWN = ("report", "bench run", "bench resume", "bench scaling", "audit", "reconcile", "reproduce")
-FIRST = ("demo", "plan", "init", "permissions", "status", "logs", "ssh", "down", "dashboard", "quote", "tco")
+FIRST = (
+    "demo",
+    "plan",
+    "init",
+    "preflight",
+    "permissions",
+    "status",
+    "logs",
+    "ssh",
+    "down",
+    "dashboard",
+    "quote",
+    "tco",
+)
 
 
 def commands_of(group: TyperGroup, name: str = "") -> Iterator[tuple[str, TyperCommand]]:

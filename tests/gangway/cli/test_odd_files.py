@@ -27,6 +27,7 @@ BILL = "--bill {r}/examples/reconcile/aws_focus.csv"
 CONTROL = ("--run-dir {run.json@}", "--run-dir {stats.jsonl@}")
 LINES: dict[str, tuple[str, ...]] = {
     "plan": ("{f}.yaml", "aws-demo --against {f}"),
+    "preflight": ("{f}.yaml",),
     "permissions": ("{f}.yaml",),
     "logs": ("{f}.yaml",),
     "ssh": ("{f}.yaml 0",),
