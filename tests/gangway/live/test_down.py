@@ -109,9 +109,13 @@ def test_a_job_that_runs_stops_it(make_stack: Callable[..., Any], aws: Any, pulu
     assert not calls.exists()
 
 
-def test_what_is_not_up_has_nothing_to_destroy(make_stack: Callable[..., Any], pulumi: Callable[..., Path]) -> None:
+def test_what_is_not_up_has_nothing_to_destroy(
+    make_stack: Callable[..., Any], pulumi: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_stack()
-    without_cli = ask("demo", "--yes")
+    with monkeypatch.context() as closed:
+        closed.setenv("PATH", "/nonexistent")
+        without_cli = ask("demo", "--yes")
     assert "not on PATH" in str(without_cli.exception)
     pulumi()
     assert "there is nothing to destroy" in str(ask("demo", "--yes").exception)
