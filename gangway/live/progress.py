@@ -144,7 +144,7 @@ def idle_devices(lines: Sequence[Line], source: str) -> Reading:
 
 
 def _gpu_watts(ticks: Sequence[Line]) -> dict[str, float]:
-    """By GPU between the last two lines of a session, where its counter was read and moved."""
+    """By GPU between the last two lines of a session; without those whose counter was not read, or began again."""
     if len(ticks) < 2 or ticks[-1]["session"] != ticks[-2]["session"] or ticks[-1]["time"] <= ticks[-2]["time"]:
         return {}
     before, after = (tick.get("energy") or {} for tick in ticks[-2:])
@@ -152,7 +152,7 @@ def _gpu_watts(ticks: Sequence[Line]) -> dict[str, float]:
     found = {}
     for name, (joules, provenance, _) in after.items():
         earlier = before.get(name, [None])[0]
-        if "/gpu" in name and provenance == "measured" and joules is not None and earlier is not None:
+        if "/gpu" in name and provenance == "measured" and None not in (joules, earlier) and joules >= earlier:
             found[name] = (joules - earlier) / elapsed
     return found
 

@@ -32,7 +32,7 @@ STACK: dict[str, Any] = {
 
 def tick(at: float, images: int, session: int = 0, **more: Any) -> dict[str, Any]:
     """A statistics line of two nodes with eight GPUs each, at 80 USD an hour."""
-    joules = {f"node{node}/gpu{gpu}": [600.0 * (at % 100_000), "measured", "NVML"] for node in (0, 1) for gpu in (0, 1)}
+    joules = {f"node{node}/gpu{gpu}": [600.0 * at, "measured", "NVML"] for node in (0, 1) for gpu in (0, 1)}
     line = {"images": images, "time": at, "session": session, "kimg": images / 1000, "usd_per_hour": 80.0}
     return {**line, "gpu_utilisation": 0.9, "world_size": 16, "energy": joules, **more}
 

@@ -203,7 +203,8 @@ def test_watching_ends_with_ctrl_c(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("energy", "utilisation", "idle"), [(600.0, 0.9, 0), (80.0, 0.5, 1), (600.0, 0.01, 16), (None, 0.9, 0)]
+    ("energy", "utilisation", "idle"),
+    [(600.0, 0.9, 0), (80.0, 0.5, 1), (600.0, 0.01, 16), (None, 0.9, 0), (-600.0, 0.9, 0)],  # a counter that fell
 )
 def test_idle_gpus_are_those_that_draw_less_than_half_of_the_busiest_one(
     energy: float | None, utilisation: float, idle: int
