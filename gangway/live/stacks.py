@@ -9,7 +9,7 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
 from gangway.finops.audit.state import export_state, stack_outputs
 from gangway.jobs.systemd.command_record import command_record
-from gangway.jobs.systemd.state import JobState, get_breaker, replaces_nodes
+from gangway.jobs.systemd.state import Breaker, JobState, get_breaker, replaces_nodes
 from gangway.live.model import Fact, Reading, Row, RungNodes, iso, unknown
 from gangway.live.nodes import HEAD, get_cloud
 from gangway.live.progress import Line, cost, idle_devices, last_event, moment, pace, parse_lines, time_left
@@ -36,10 +36,11 @@ class Outputs(dict[str, Any]):
 
 @dataclass(frozen=True)
 class RunningStack:
-    """A stack with its outputs and the folder of its run."""
+    """A stack with its outputs, its breaker and the folder of its run."""
 
     config: StackConfig
     outputs: Mapping[str, Any]
+    breaker: Breaker
     store: RunStore
 
 
@@ -52,7 +53,7 @@ def open_stack(config: StackConfig) -> RunningStack:
         raise InputError(f"stack {config.stack_name}", problem, fix=f"pulumi up --stack {config.stack_name}")
     breaker = get_breaker(config.provider, config.stack, config.region, outputs)
     region = bucket_region(config.provider, config.region)
-    return RunningStack(config, outputs, RunStore(breaker.url, region, storage_cloud(config)))
+    return RunningStack(config, outputs, breaker, RunStore(breaker.url, region, storage_cloud(config)))
 
 
 def stack_row(config: StackConfig, now: datetime) -> Row:
@@ -228,11 +229,10 @@ def _nodes(stack: RunningStack) -> tuple[tuple[RungNodes, ...], str]:
 
 
 def _breaker(stack: RunningStack) -> Fact:
-    config = stack.config
-    if not replaces_nodes(config.provider):
+    if not replaces_nodes(stack.config.provider):
         return Fact(text=None, source="this provider does not replace nodes, so there is nothing to hold")
     try:
-        held = get_breaker(config.provider, config.stack, config.region, stack.outputs).read_held()
+        held = stack.breaker.read_held()
     except InputError as error:
         return Fact(text=None, source=one_reason(error))
     source = "breaker/held.json in the run's folder"

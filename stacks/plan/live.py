@@ -84,18 +84,18 @@ def earlier_plan(plan: Plan, live: Mapping[str, LiveResource]) -> dict[str, Any]
     config = plan.config
     real = run_program(config, LiveCloud(live, settings_digest(config))).resources
     planned = {_path(one.urn): one for one in plan.resources}
-    resources = [_before(planned.get(path), one) for path, one in sorted(live.items())]
-    resources += [one.to_json() for path, one in planned.items() if one.type.startswith(_ENGINES)]
+    before = {path: _before(planned.get(path), one) for path, one in sorted(live.items())}
     for one in real:
         path = _path(one.urn)
         if path in live:
             mine, theirs = planned[path].to_json()["inputs"], one.to_json()["inputs"]
-            row = next(each for each in resources if each["urn"] == planned[path].urn)
-            row["inputs"] = _as_planned(mine, theirs, live[path].inputs, one.name)
+            before[path]["inputs"] = _as_planned(mine, theirs, live[path].inputs, one.name)
+    resources = [*before.values(), *(one.to_json() for one in plan.resources if one.type.startswith(_ENGINES))]
     ids = {one.urn: one.id for one in plan.resources}
     declared = [PlannedResource(**{**one, "parent": ""}, custom=True, id=ids.get(one["urn"], "")) for one in resources]
     cost = _cost(config, declared)
-    same = {key: plan.plain()[key] for key in ("stack", "provider", "region", "findings")}
+    now = plan.plain()
+    same = {key: now[key] for key in ("stack", "provider", "region", "findings")}
     return {**same, "resources": resources, "cost": cost, "energy": {}, "carbon": {}}
 
 

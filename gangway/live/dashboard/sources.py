@@ -13,16 +13,13 @@ from gangway.bench.journal import JOURNAL_FILE, Progress, read_journal
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id
 from gangway.components.core.findings import InputError
 from gangway.components.core.safe_text import one_line
-from gangway.finops.audit.state import stack_outputs
 from gangway.jobs.base import LOG_PART_BYTES, Engine, JobStatus, Phase
 from gangway.jobs.job_folders import LOG_FILE, FolderEngine
 from gangway.jobs.sites import Site, Spent, usage_cost
-from gangway.jobs.systemd.state import JobState, get_breaker, replaces_nodes, stack_lines
+from gangway.jobs.systemd.state import JobState, replaces_nodes, stack_lines
 from gangway.live.dashboard.files import MOST_LOG_BYTES, clip, log_text
-from gangway.runs.run_store import RunStore, bucket_region
-from gangway.stacks.config.paths import project_folder
+from gangway.live.stacks import open_stack
 from gangway.stacks.loading.loader import find_stack_file, from_file
-from gangway.stacks.providers.openstack.settings import storage_cloud
 
 Value = TypeVar("Value")
 _IDLE_SEC = 60.0
@@ -160,13 +157,11 @@ class StackView(NamedTuple):
 def read_stack(stack: str, stacks_dir: Path) -> StackView:
     """Ask a stack. InputError, also in groups: its file or its state cannot be read."""
     config = from_file(find_stack_file(stack, stacks_dir))
-    outputs = stack_outputs(config.stack_name, project_folder())
-    breaker = get_breaker(config.provider, config.stack, config.region, outputs)
-    store = RunStore(breaker.url, bucket_region(config.provider, config.region), storage_cloud(config))
-    state = JobState.read(store)
+    running = open_stack(config)
+    state = JobState.read(running.store)
     lines = state.lines(config.stack_name if config.own_command else "")
-    lines += stack_lines(outputs.get("job"), state.decisions, over=state.is_over)
-    held = breaker.read_held() if replaces_nodes(config.provider) else None
+    lines += stack_lines(running.outputs.get("job"), state.decisions, over=state.is_over)
+    held = running.breaker.read_held() if replaces_nodes(config.provider) else None
     phase = "ended" if state.is_over else "launches are stopped" if held else "running" if state.images else "starting"
     return StackView(phase, state.images, tuple(clip(line, 400) for line in [*lines, *([str(held)] if held else [])]))
 

@@ -138,9 +138,9 @@ def test_a_stack_shows_the_lines_of_its_job(open_board: Open, monkeypatch: pytes
         lines=lambda command: ["run in s3://runs", "last seen at \x1b[31m64,000 images"], decisions=(), is_over=False,
         images=64_000,
     )  # fmt: skip
-    breaker = SimpleNamespace(url="s3://runs", read_held=lambda: None)
-    monkeypatch.setattr(sources, "stack_outputs", lambda stack, project: {})
-    monkeypatch.setattr(sources, "get_breaker", lambda *asked: breaker)
+    breaker = SimpleNamespace(read_held=lambda: None)
+    running = SimpleNamespace(outputs={}, breaker=breaker, store=None)
+    monkeypatch.setattr(sources, "open_stack", lambda config: running)
     monkeypatch.setattr(JobState, "read", lambda store: state)
     stack = Stack.of("aws-demo", Path("stacks"))
     stack.view.refresh()
