@@ -36,12 +36,18 @@ class Timing:
 def _run(arguments: Sequence[str], environment: Mapping[str, str]) -> Timing:
     command = [sys.executable, *arguments]
     before = time.perf_counter()
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors) as process,
+    ):
         _, status, used = os.wait4(process.pid, 0)
         wall_sec = time.perf_counter() - before
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode and (process.returncode != _FINDINGS or BASE in arguments):
-        raise subprocess.CalledProcessError(process.returncode, command)
+        errors.seek(0)
+        said = errors.read().decode(errors="replace")
+    # A traceback ends with the same code as findings do.
+    if process.returncode and (process.returncode != _FINDINGS or BASE in arguments or "Traceback" in said):
+        raise subprocess.CalledProcessError(process.returncode, command, stderr=said)
     return Timing(wall_sec, used.ru_utime + used.ru_stime)
 
 

@@ -2,10 +2,12 @@
 
     python -m tools.value_walk job.settings.batch_size
     python -m tools.value_walk job.kimg
+    python -m tools.value_walk cluster.accelerator
 
 A copy of stacks/Pulumi.aws-demo.yaml gets an unusual value, is planned, and the trainer reads the document of the job.
 A file handles the value if one of its functions has it as an argument, local variable or result, alone or in a string,
-a list or a mapping; whole objects that carry it (StackConfig, JobSpec, a plan) do not count.
+a list or a mapping; whole objects that carry it (StackConfig, JobSpec, a plan) do not count. The accelerator counts
+only where it is alone, since every resource's tags hold it; the catalogue turns it into a machine, which plans pass on.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from gangway.trainer.config.train_config import TrainConfig
 
 PACKAGES = ("components", "gangway", "images", "stacks", "trainer")
 STACK = ROOT / "stacks" / "Pulumi.aws-demo.yaml"
-VALUES: Mapping[str, Any] = {"job.settings.batch_size": 4093, "job.kimg": 4093.5}
+VALUES: Mapping[str, Any] = {"job.settings.batch_size": 4093, "job.kimg": 4093.5, "cluster.accelerator": "A100x8"}
 """Settings that can be followed, each with a value that nothing else in a plan has."""
 
 
@@ -54,10 +56,10 @@ class Walk:
         return self._paths[code]
 
     def _holds(self, found: Any, depth: int = 2) -> bool:
-        if isinstance(found, str) and isinstance(self._value, str):
-            return self._value in found
         if type(found) is type(self._value):
             return bool(found == self._value)
+        if isinstance(self._value, str):
+            return False
         if depth and isinstance(found, dict):
             return any(self._holds(each, depth - 1) for each in found.values())
         if depth and isinstance(found, list | tuple) and len(found) < 1000:

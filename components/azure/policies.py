@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid5
 
 from gangway.components.azure.capacity import HEAD_ACTIONS
+from gangway.components.azure.retention import IMPORT_LOG
 from gangway.components.core.blob_url import BlobUrl
 from gangway.components.core.findings import InputError
 
@@ -71,9 +72,6 @@ def get_account(account_id: str, source: BlobUrl, place: str = "gangway:azure.so
             fix=f"copy it from `az storage account show --name {source.account} --query id`",
         )
     return AccountPlace(found["subscription"], found["group"])
-
-
-IMPORT_LOG = "-lustre-log"
 
 
 def import_log(stack: str) -> str:

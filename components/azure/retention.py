@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gangway.components.azure.policies import IMPORT_LOG
 from gangway.components.core.retention import Retention, get_types
+
+IMPORT_LOG = "-lustre-log"
+"""End of the name of the container for a stack's import log."""
 
 
 def _is_import_log(inputs: Mapping[str, Any]) -> bool:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from gangway.components.azure.policies import IMPORT_LOG
-from gangway.components.azure.retention import RETENTION
+from gangway.components.azure.retention import IMPORT_LOG, RETENTION
 
 URN = "urn:pulumi:dev::gangway::gangway:azure:{}$azure-native:storage:BlobContainer::x"
 
