@@ -28,7 +28,7 @@ def documents(plan: Plan, needs: Sequence[Need]) -> list[Document]:
         "title": f"Gangway {stack}",
         "description": f"What gangway needs for the stack {stack}; written by gangway permissions",
         "stage": "GA",
-        "includedPermissions": [need.action for need in needs if _place(need.action) is None],
+        "includedPermissions": [need.action for need in needs if place_outside(need.action) is None],
     }
     role = "gangway_" + re.sub(r"\W", "_", stack)
     return [Document(content, f"gcloud iam roles create {role} --project {_project(plan)} --file FILE")]
@@ -38,7 +38,7 @@ def notes(plan: Plan, needs: Sequence[Need]) -> list[str]:
     """Permissions that the role cannot contain."""
     apart: dict[str, list[str]] = {}
     for need in needs:
-        if (place := _place(need.action)) is not None:
+        if (place := place_outside(need.action)) is not None:
             apart.setdefault(place, []).append(need.action)
     return [f"{place} {', '.join(actions)}" for place, actions in apart.items()]
 
@@ -47,5 +47,6 @@ def _project(plan: Plan) -> str:
     return plan.config.section(GcpConfig).project
 
 
-def _place(action: str) -> str | None:
+def place_outside(action: str) -> str | None:
+    """Where else a permission is granted, and by which role; None if the project grants it."""
     return next((place for start, place in _ELSEWHERE.items() if action.startswith(start)), None)

@@ -158,6 +158,12 @@ def collect(plan: Plan, table: Permissions, commands: Collection[Command]) -> li
     return uses
 
 
+def actions_of_up(plan: Plan) -> tuple[str, ...]:
+    """What a caller of `up` must be allowed to do; sorted."""
+    uses = collect(plan, load_permissions(plan.config.provider), [Command.UP])
+    return tuple(sorted({use.action for use in uses}))
+
+
 def _type_uses(
     table: Permissions, type_: str, resources: Sequence[PlannedResource], verbs: Collection[Verb], has_key: bool
 ) -> Iterator[Use]:

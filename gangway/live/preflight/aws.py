@@ -9,9 +9,10 @@ from typing import Any
 from gangway.components.aws.capacity import rung_machines
 from gangway.components.core.capacity import LADDER, AnyRung, CapacityBlock, Reservation, Spot, named_zones
 from gangway.components.core.limits import QuotaFinding
-from gangway.live.preflight.aws_actions import planned_actions, service_roles
+from gangway.live.permissions.needs import actions_of_up
 from gangway.live.preflight.aws_api import Aws, Clients, Identity, find_identity, open_clients
 from gangway.live.preflight.aws_quotas import quota_check
+from gangway.live.preflight.aws_service_roles import service_roles
 from gangway.live.preflight.check import Check, NoAnswerError, Result, conflicts, first, plain_number, same_time
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan
@@ -281,7 +282,7 @@ def _permissions(stack: _Stack, identity: Identity) -> Iterator[Check]:
     source, aws = "iam:SimulatePrincipalPolicy", stack.aws
 
     def run() -> Result:
-        actions = planned_actions(stack.plan)
+        actions = actions_of_up(stack.plan)
         if identity.arn.endswith(":root"):
             return Result.ok("the account's root user may do everything")
         principal = _principal(aws, identity)
@@ -296,9 +297,11 @@ def _permissions(stack: _Stack, identity: Identity) -> Iterator[Check]:
         if denied := by_decision.get("explicitDeny"):
             return Result.error(f"a policy denies {principal}: {', '.join(denied)}", "remove the deny statement")
         if lacking := by_decision.get("implicitDeny"):
-            fix = "allow them; a policy for certain resources only is not recognized here"
+            fix = (
+                "add the policies that `gangway permissions` prints; for certain resources only: not seen here"
+            )
             return Result.warning(f"{principal} lacks, for all resources: {', '.join(lacking)}", fix)
-        return Result.ok(f"{principal} may call the {len(actions)} main actions")
+        return Result.ok(f"{principal} may call all {len(actions)} actions of `up`")
 
     yield Check("permissions", source, run)
     for name, service in service_roles(stack.plan).items():

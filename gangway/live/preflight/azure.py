@@ -10,6 +10,7 @@ from gangway.components.core.capacity import LADDER, Reservation, named_zones
 from gangway.components.core.http_session import open_session
 from gangway.components.core.limits import QuotaFinding, QuotaNeed
 from gangway.components.core.safe_text import kql_text
+from gangway.live.permissions.needs import actions_of_up
 from gangway.live.preflight.check import Check, NoAnswerError, Result, compare_quota, conflicts
 from gangway.live.preflight.rest import Rest
 from gangway.stacks.base.rule import kind
@@ -40,22 +41,6 @@ NAMESPACES: Mapping[str, str] = {
     "storagecache": "StorageCache",
 }
 """By module of the SDK: the resource provider, after `Microsoft.`; those that need registration."""
-ACTIONS: Mapping[str, str] = {
-    "authorization:RoleAssignment": "Microsoft.Authorization/roleAssignments/write",
-    "authorization:RoleDefinition": "Microsoft.Authorization/roleDefinitions/write",
-    "compute:VirtualMachine": "Microsoft.Compute/virtualMachines/write",
-    "compute:VirtualMachineScaleSet": "Microsoft.Compute/virtualMachineScaleSets/write",
-    "consumption:Budget": "Microsoft.Consumption/budgets/write",
-    "containerregistry:Registry": "Microsoft.ContainerRegistry/registries/write",
-    "containerservice:ManagedCluster": "Microsoft.ContainerService/managedClusters/write",
-    "keyvault:Vault": "Microsoft.KeyVault/vaults/write",
-    "managedidentity:UserAssignedIdentity": "Microsoft.ManagedIdentity/userAssignedIdentities/write",
-    "network:VirtualNetwork": "Microsoft.Network/virtualNetworks/write",
-    "resources:ResourceGroup": "Microsoft.Resources/subscriptions/resourceGroups/write",
-    "storage:StorageAccount": "Microsoft.Storage/storageAccounts/write",
-    "storagecache:AmlFilesystem": "Microsoft.StorageCache/amlFileSystems/write",
-}
-"""By kind of resource: the action that creates it."""
 _MISSING = "404"
 
 
@@ -98,14 +83,13 @@ class _Stack:
 
 
 def _permissions(stack: _Stack) -> Check:
-    needed = sorted({ACTIONS[each] for each in stack.modules if each in ACTIONS})
+    needed = actions_of_up(stack.plan)
 
     def run() -> Result:
         rows = stack.get("providers/Microsoft.Authorization/permissions", AUTHORIZATION)["value"]
         if missing := [action for action in needed if not any(_allows(row, action) for row in rows)]:
-            fix = "ask for Owner, or Contributor with User Access Administrator"
-            return Result.error(f"missing: {', '.join(missing)}", fix)
-        return Result.ok(f"you have the {len(needed)} main permissions in the subscription")
+            return Result.error(f"missing: {', '.join(missing)}", "ask for the role that `gangway permissions` prints")
+        return Result.ok(f"you have all {len(needed)} permissions of `up` in the subscription")
 
     return Check("permissions", "authorization.permissions.list", run)
 

@@ -10,6 +10,8 @@ from gangway.components.core.limits import QuotaFinding, QuotaNeed
 from gangway.components.gcp.capacity import rung_zone
 from gangway.components.gcp.gke_plan import tpu_nodes
 from gangway.components.gcp.tpu.api import GOOGLE_API_URL, TpuError, open_session
+from gangway.live.permissions.gcp import place_outside
+from gangway.live.permissions.needs import actions_of_up
 from gangway.live.preflight.check import Check, NoAnswerError, Result, compare_quota, conflicts
 from gangway.live.preflight.rest import Rest
 from gangway.stacks.base.rule import kind
@@ -22,25 +24,8 @@ from gangway.stacks.providers.gcp.settings import GcpConfig
 COMPUTE, TPU, STORAGE, BILLING = (f"{name}.googleapis.com" for name in ("compute", "tpu", "storage", "cloudbilling"))
 USAGE, PROJECTS, ASSETS = (f"{name}.googleapis.com" for name in ("serviceusage", "cloudresourcemanager", "cloudasset"))
 _NAMES_PER_CALL = 20
+_PERMISSIONS_PER_CALL = 100
 _MISSING = "404"
-PERMISSIONS: Mapping[str, str] = {
-    "gcp:artifactregistry:Repository": "artifactregistry.repositories.create",
-    "gcp:compute:Instance": "compute.instances.create",
-    "gcp:compute:InstanceGroupManager": "compute.instanceGroupManagers.create",
-    "gcp:compute:InstanceTemplate": "compute.instanceTemplates.create",
-    "gcp:compute:Network": "compute.networks.create",
-    "gcp:container:Cluster": "container.clusters.create",
-    "gcp:filestore:Instance": "file.instances.create",
-    "gcp:kms:KeyRing": "cloudkms.keyRings.create",
-    "gcp:lustre:Instance": "lustre.instances.create",
-    "gcp:projects:IAMMember": "resourcemanager.projects.setIamPolicy",
-    "gcp:projects:Service": "serviceusage.services.enable",
-    "gcp:secretmanager:Secret": "secretmanager.secrets.create",
-    "gcp:serviceaccount:Account": "iam.serviceAccounts.create",
-    "gcp:storage:Bucket": "storage.buckets.create",
-    "pulumi-python:dynamic:QueuedTpuRequest": "tpu.nodes.create",
-}
-"""By kind of resource: the permission in the project that creates it."""
 
 
 def get_checks(plan: Plan, rest: Rest | None = None) -> list[Check]:
@@ -114,15 +99,17 @@ def _services(stack: _Stack) -> Check:
 
 
 def _permissions(stack: _Stack) -> Check:
-    kinds = {kind(resource.type) for resource in stack.plan.resources}
-    needed = sorted(permission for each, permission in PERMISSIONS.items() if each in kinds)
+    needed = [action for action in actions_of_up(stack.plan) if place_outside(action) is None]
 
     def run() -> Result:
         path = f"v3/projects/{stack.planned.project}:testIamPermissions"
-        held = stack.rest.post(PROJECTS, path, {"permissions": needed}).get("permissions", ())
+        held: set[str] = set()
+        for begin in range(0, len(needed), _PERMISSIONS_PER_CALL):
+            some = needed[begin : begin + _PERMISSIONS_PER_CALL]
+            held.update(stack.rest.post(PROJECTS, path, {"permissions": some}).get("permissions", ()))
         if missing := [each for each in needed if each not in held]:
-            return Result.error(f"missing: {', '.join(missing)}", "ask for a role with them in the project")
-        return Result.ok(f"you have the {len(needed)} main permissions")
+            return Result.error(f"missing: {', '.join(missing)}", "ask for the role that `gangway permissions` prints")
+        return Result.ok(f"you have all {len(needed)} permissions of `up` in the project")
 
     return Check("permissions", "cloudresourcemanager.projects.testIamPermissions", run)
 

@@ -8,9 +8,10 @@ import pytest
 
 from gangway.components.core.findings import InputError
 from gangway.components.gcp.tpu.api import TpuError
+from gangway.live.permissions.needs import actions_of_up
 from gangway.live.preflight import gcp
 from gangway.live.preflight.check import Answer, State
-from gangway.live.preflight.gcp import PERMISSIONS, get_checks
+from gangway.live.preflight.gcp import get_checks
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import Plan, make_plan
 from gangway.stacks.providers.gcp.settings import GcpConfig
@@ -56,7 +57,7 @@ def good(cloud: Any, plans: Any) -> Any:
     billing = f"/cloudbilling.googleapis.com/v1/billingAccounts/{account}"
     cloud.answers = {
         PROJECT: {"state": "ACTIVE"},
-        f"{PROJECT}:testIamPermissions": {"permissions": list(PERMISSIONS.values())},
+        f"{PROJECT}:testIamPermissions": {"permissions": list(actions_of_up(plan))},
         SERVICES: {
             "services": [{"name": f"x/{name}", "state": "ENABLED"} for name in ["compute.googleapis.com", *used]]
         },
