@@ -1,59 +1,27 @@
-"""A stack that is up, and its row: state, nodes, progress, cost and breaker, read with the caller's permissions."""
+"""The row of a stack that is up: state, nodes, progress, cost and breaker, read with the caller's permissions."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
-from gangway.finops.audit.state import export_state, stack_outputs
 from gangway.jobs.systemd.command_record import command_record
-from gangway.jobs.systemd.state import Breaker, JobState, get_breaker, replaces_nodes
+from gangway.jobs.systemd.running import RunningStack, open_stack
+from gangway.jobs.systemd.state import JobState, replaces_nodes
 from gangway.live.model import Fact, Reading, Row, RungNodes, iso, unknown
 from gangway.live.nodes import HEAD, get_cloud
 from gangway.live.progress import Line, cost, idle_devices, last_event, moment, pace, parse_lines, time_left
 from gangway.runs.run_folders import STATS
-from gangway.runs.run_store import RunStore, StoreFailedError, bucket_region
+from gangway.runs.run_store import StoreFailedError
 from gangway.stacks.base.registry import load_adapter, providers_with_adapter
-from gangway.stacks.config.paths import project_folder
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import make_plan
-from gangway.stacks.providers.openstack.settings import storage_cloud
 
 _RECENT = timedelta(minutes=30)
 """How far back the log is read, and how old the last line of a running job may be."""
 _MOST_BYTES = 256_000_000
 _QUEUE = "its jobs are in its queue: gangway status --on ENGINE"
-
-
-class Outputs(dict[str, Any]):
-    """A stack's outputs, of which an interrupted `up` leaves only some."""
-
-    def __missing__(self, name: str) -> Any:
-        raise InputError(f"pulumi stack output {name}", "missing: the stack is only half up", fix="pulumi up")
-
-
-@dataclass(frozen=True)
-class RunningStack:
-    """A stack with its outputs, its breaker and the folder of its run."""
-
-    config: StackConfig
-    outputs: Mapping[str, Any]
-    breaker: Breaker
-    store: RunStore
-
-
-def open_stack(config: StackConfig) -> RunningStack:
-    """InputError: its state cannot be read, or the stack is not up, or only half."""
-    outputs = Outputs(stack_outputs(config.stack_name, project_folder()))
-    if not (outputs.get("run_bucket") or outputs.get("run_bucket_url")):
-        resources = len(export_state(config.stack_name, project_folder()).resources)
-        problem = f"half up: {resources} resources, and no outputs yet" if resources else "not up: it has no resources"
-        raise InputError(f"stack {config.stack_name}", problem, fix=f"pulumi up --stack {config.stack_name}")
-    breaker = get_breaker(config.provider, config.stack, config.region, outputs)
-    region = bucket_region(config.provider, config.region)
-    return RunningStack(config, outputs, breaker, RunStore(breaker.url, region, storage_cloud(config)))
 
 
 def stack_row(config: StackConfig, now: datetime) -> Row:

@@ -488,11 +488,8 @@ def get_stack_record(stack: str, now: datetime) -> "JobRecord":
     """Get the record of a stack's job.command. InputError: the stack has a preset instead, or is not up."""
     from gangway.components.core.findings import InputError
     from gangway.components.core.job import JobSpec
-    from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.command_record import command_record
-    from gangway.runs.run_store import RunStore, bucket_region, runs_url
-    from gangway.stacks.config.paths import project_folder
-    from gangway.stacks.providers.openstack.settings import storage_cloud
+    from gangway.jobs.systemd.running import open_stack
 
     config = load_stack(stack)
     if config.own_command is None:
@@ -500,16 +497,8 @@ def get_stack_record(stack: str, now: datetime) -> "JobRecord":
             "gangway:job", "no command: a preset's run writes its own record",
             allowed="a stack with job.command", fix=f"gangway job {config.stack_name}",
         )  # fmt: skip
-    outputs = stack_outputs(config.stack_name, project_folder())
-    if not outputs.get("job") or not (outputs.get("run_bucket") or outputs.get("run_bucket_url")):
-        raise InputError(
-            f"pulumi stack output --stack {config.stack_name}",
-            "no job and no run_bucket: the stack is not up",
-            fix="pulumi up",
-        )
-    url = runs_url(config.provider, outputs, config.stack)
-    store = RunStore(url, bucket_region(config.provider, config.region), storage_cloud(config))
-    return command_record(config, JobSpec.model_validate(outputs["job"]), store, now)
+    up = open_stack(config)
+    return command_record(config, JobSpec.model_validate(up.outputs["job"]), up.store, now)
 
 
 def _show_record(record: "JobRecord") -> None:

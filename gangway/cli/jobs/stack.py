@@ -56,24 +56,19 @@ def job(
 def _stack_lines(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> list[str]:
     from datetime import UTC, datetime
 
-    from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, get_scaler, group_names, why_unknown
     from gangway.jobs.systemd.autoscale_now import scale as ask_for_nodes
-    from gangway.jobs.systemd.state import JobState, get_breaker, replaces_nodes, stack_lines
-    from gangway.runs.run_store import RunStore, bucket_region
-    from gangway.stacks.config.paths import project_folder
-    from gangway.stacks.providers.openstack.settings import storage_cloud
+    from gangway.jobs.systemd.running import open_stack
+    from gangway.jobs.systemd.state import JobState, replaces_nodes, stack_lines
 
     config = load_stack(stack)
     if scale:
         check_scaled(config)
-    outputs = stack_outputs(config.stack_name, project_folder())
-    breaker = get_breaker(config.provider, config.stack, config.region, outputs)
-    region = bucket_region(config.provider, config.region)
-    state = JobState.read(RunStore(breaker.url, region, storage_cloud(config)))
+    up = open_stack(config)
+    outputs, state = up.outputs, JobState.read(up.store)
     lines = [*state.lines(config.stack_name if config.own_command else "")]
     lines += stack_lines(outputs.get("job"), state.decisions, over=state.is_over)
-    held = breaker.read_held() if replaces_nodes(config.provider) else None
+    held = up.breaker.read_held() if replaces_nodes(config.provider) else None
     now = datetime.now(UTC)
     done, unknown = (images, "") if images is not None else (state.images, why_unknown(config, state.reported_at, now))
     if scale and state.is_over:
@@ -116,11 +111,9 @@ def reset(stack_or_file: _Stack) -> None:
 
 
 def _load_breaker(stack_or_file: str) -> "tuple[Breaker, str]":
-    from gangway.finops.audit.state import stack_outputs
-    from gangway.jobs.systemd.state import check_launches, get_breaker
-    from gangway.stacks.config.paths import project_folder
+    from gangway.jobs.systemd.running import open_stack
+    from gangway.jobs.systemd.state import check_launches
 
     config = load_stack(stack_or_file)
     check_launches(config.provider)
-    outputs = stack_outputs(config.stack_name, project_folder())
-    return get_breaker(config.provider, config.stack, config.region, outputs), config.stack_name
+    return open_stack(config).breaker, config.stack_name

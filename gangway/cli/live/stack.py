@@ -63,8 +63,8 @@ def logs(
 
 
 def _get_reader(name: str) -> "tuple[Read, str]":
+    from gangway.jobs.systemd.running import open_stack
     from gangway.live import logs as live
-    from gangway.live.stacks import open_stack
     from gangway.runs.run_store import RunStore
 
     folder = Path(name)
@@ -89,8 +89,8 @@ def ssh(
     only_print: Annotated[bool, typer.Option("--print", help="Print the command instead of running it.")] = False,
 ) -> None:
     """Open a shell on a node through the cloud's own tunnel, with your permissions."""
+    from gangway.jobs.systemd.running import open_stack
     from gangway.live.nodes import find_node, get_cloud, sorted_nodes
-    from gangway.live.stacks import open_stack
 
     config = load_stack(stack)
     _check_has_machines(config)

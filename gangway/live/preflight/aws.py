@@ -297,9 +297,7 @@ def _permissions(stack: _Stack, identity: Identity) -> Iterator[Check]:
         if denied := by_decision.get("explicitDeny"):
             return Result.error(f"a policy denies {principal}: {', '.join(denied)}", "remove the deny statement")
         if lacking := by_decision.get("implicitDeny"):
-            fix = (
-                "add the policies that `gangway permissions` prints; for certain resources only: not seen here"
-            )
+            fix = "add the policies that `gangway permissions` prints; for certain resources only: not seen here"
             return Result.warning(f"{principal} lacks, for all resources: {', '.join(lacking)}", fix)
         return Result.ok(f"{principal} may call all {len(actions)} actions of `up`")
 
