@@ -13,7 +13,17 @@ from gangway.live.permissions.needs import actions_of_up
 from gangway.live.preflight.aws_api import Aws, Clients, Identity, find_identity, open_clients
 from gangway.live.preflight.aws_quotas import quota_check
 from gangway.live.preflight.aws_service_roles import service_roles
-from gangway.live.preflight.check import Check, NoAnswerError, Result, conflicts, first, plain_number, same_time
+from gangway.live.preflight.check import (
+    OFFERS_FIX,
+    ROLE_FIX,
+    Check,
+    NoAnswerError,
+    Result,
+    conflicts,
+    first,
+    plain_number,
+    same_time,
+)
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan
 from gangway.stacks.program import get_program
@@ -92,7 +102,7 @@ def _offering(stack: _Stack, machine: str, zones: tuple[str, ...], path: str) ->
         rows = stack.aws.pages(source, "InstanceTypeOfferings", LocationType="availability-zone", Filters=filters)
         offered = sorted(row["Location"] for row in rows)
         if not offered:
-            return Result.error(f"no zone of {stack.config.region} has {machine}", "gangway quote lists other offers")
+            return Result.error(f"no zone of {stack.config.region} has {machine}", OFFERS_FIX)
         missing = [zone for zone in zones if zone not in offered]
         if not missing:
             return Result.ok(f"{', '.join(zones)}; offered in {', '.join(offered)}")
@@ -297,7 +307,7 @@ def _permissions(stack: _Stack, identity: Identity) -> Iterator[Check]:
         if denied := by_decision.get("explicitDeny"):
             return Result.error(f"a policy denies {principal}: {', '.join(denied)}", "remove the deny statement")
         if lacking := by_decision.get("implicitDeny"):
-            fix = "add the policies that `gangway permissions` prints; for certain resources only: not seen here"
+            fix = f"{ROLE_FIX}; policies for certain resources only are not seen here"
             return Result.warning(f"{principal} lacks, for all resources: {', '.join(lacking)}", fix)
         return Result.ok(f"{principal} may call all {len(actions)} actions of `up`")
 

@@ -11,7 +11,7 @@ from gangway.components.core.http_session import open_session
 from gangway.components.core.limits import QuotaFinding, QuotaNeed
 from gangway.components.core.safe_text import kql_text
 from gangway.live.permissions.needs import actions_of_up
-from gangway.live.preflight.check import Check, NoAnswerError, Result, compare_quota, conflicts
+from gangway.live.preflight.check import OFFERS_FIX, ROLE_FIX, Check, NoAnswerError, Result, compare_quota, conflicts
 from gangway.live.preflight.rest import Rest
 from gangway.stacks.base.rule import kind
 from gangway.stacks.config.stack_config import StackConfig
@@ -88,7 +88,7 @@ def _permissions(stack: _Stack) -> Check:
     def run() -> Result:
         rows = stack.get("providers/Microsoft.Authorization/permissions", AUTHORIZATION)["value"]
         if missing := [action for action in needed if not any(_allows(row, action) for row in rows)]:
-            return Result.error(f"missing: {', '.join(missing)}", "ask for the role that `gangway permissions` prints")
+            return Result.error(f"missing: {', '.join(missing)}", ROLE_FIX)
         return Result.ok(f"you have all {len(needed)} permissions of `up` in the subscription")
 
     return Check("permissions", "authorization.permissions.list", run)
@@ -160,7 +160,7 @@ def _size(stack: _Stack, name: str, zones: Sequence[str], path: str) -> Check:
         rows = stack.get("providers/Microsoft.Compute/skus", SKUS, **{"$filter": f"location eq '{region}'"})["value"]
         row = next((one for one in rows if one["name"] == name and one["resourceType"] == "virtualMachines"), None)
         if row is None:
-            return Result.error(f"{region} has no {name}", "gangway quote lists other offers")
+            return Result.error(f"{region} has no {name}", OFFERS_FIX)
         refused = [one for one in row.get("restrictions") or () if one["type"] == "Location"]
         if refused:
             reason = refused[0].get("reasonCode", "")

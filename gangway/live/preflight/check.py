@@ -17,6 +17,9 @@ _MOST_NAMED = 5
 PATIENCE_SEC = 40.0
 """Without any answer for so long, the remaining checks are unknown. Adapters use shorter timeouts."""
 
+ROLE_FIX = "ask for what `gangway permissions STACK` prints"
+OFFERS_FIX = "gangway quote lists other offers"
+
 
 class State(StrEnum):
     """What a check found, the worst first; `unknown` has a reason, such as a missing permission."""

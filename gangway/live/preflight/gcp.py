@@ -12,7 +12,7 @@ from gangway.components.gcp.gke_plan import tpu_nodes
 from gangway.components.gcp.tpu.api import GOOGLE_API_URL, TpuError, open_session
 from gangway.live.permissions.gcp import place_outside
 from gangway.live.permissions.needs import actions_of_up
-from gangway.live.preflight.check import Check, NoAnswerError, Result, compare_quota, conflicts
+from gangway.live.preflight.check import OFFERS_FIX, ROLE_FIX, Check, NoAnswerError, Result, compare_quota, conflicts
 from gangway.live.preflight.rest import Rest
 from gangway.stacks.base.rule import kind
 from gangway.stacks.config.stack_config import StackConfig
@@ -108,7 +108,7 @@ def _permissions(stack: _Stack) -> Check:
             some = needed[begin : begin + _PERMISSIONS_PER_CALL]
             held.update(stack.rest.post(PROJECTS, path, {"permissions": some}).get("permissions", ()))
         if missing := [each for each in needed if each not in held]:
-            return Result.error(f"missing: {', '.join(missing)}", "ask for the role that `gangway permissions` prints")
+            return Result.error(f"missing: {', '.join(missing)}", ROLE_FIX)
         return Result.ok(f"you have all {len(needed)} permissions of `up` in the project")
 
     return Check("permissions", "cloudresourcemanager.projects.testIamPermissions", run)
@@ -166,7 +166,7 @@ def _judge_zones(name: str, region: str, zones: tuple[str, ...], offered: set[st
         return Result.ok(f"offered in {', '.join(here)}")
     if not here:
         others = ", ".join(sorted(offered)[:8]) or "none"
-        return Result.error(f"no zone of {region} has {name}; zones with it: {others}", "gangway quote lists offers")
+        return Result.error(f"no zone of {region} has {name}; zones with it: {others}", OFFERS_FIX)
     answer = f"not in {', '.join(missing)}; offered in {', '.join(here)}"
     return Result.error(answer, f"set gangway:cluster.zone: {here[0]}")
 
