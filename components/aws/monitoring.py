@@ -183,10 +183,10 @@ class NodeLogsArgs(TypedDict):
 
 
 class ObservabilityArgs(TypedDict):
-    """Inputs of Observability. `log_group` is NodeLogs' default if omitted. `steps_alarm_minutes` must exceed both the time from a node's boot to the first
-    statistics line (image pull, data preparation) and the time between two ticks; omit it for a job without steps.
-    `expect_gpu`: alarm on idle GPUs. `emails` get every alarm, once each address is confirmed. `interruptions_per_hour`
-    (3): alarm above it.
+    """Inputs of Observability. `log_group` is NodeLogs' default if omitted. `steps_alarm_minutes` must exceed both the
+    time from a node's boot to the first statistics line (image pull, data preparation) and the time between two ticks;
+    omit it for a job without steps. `expect_gpu`: alarm on idle GPUs. `emails` get every alarm, once each address is
+    confirmed. `interruptions_per_hour` (3): alarm above it.
     """
 
     stack: str

@@ -139,10 +139,10 @@ class ExistingConfig(Section):
         found = {
             "vpc_id": self.vpc_id,
             **{f"subnets.{zone}": subnet for zone, subnet in self.subnets.items()},
-            "security_groups.fabric": groups and groups.fabric,
-            "security_groups.head": groups and groups.head,
+            "security_groups.fabric": None if groups is None else groups.fabric,
+            "security_groups.head": None if groups is None else groups.head,
             "private_zone_id": self.private_zone_id,
-            "file_system": file_system and file_system.id,
+            "file_system": None if file_system is None else file_system.id,
             **self.arns(),
             "run_bucket": self.run_bucket,
         }
@@ -176,6 +176,15 @@ def arn_parts(arn: str) -> tuple[str, str, str]:
     """
     _, _, _, region, account, resource = arn.split(":", 5)
     return region, account, resource
+
+
+def get_log_group(arn: str) -> str:
+    """The name of a log group.
+
+    >>> get_log_group("arn:aws:logs:us-east-2:123456789012:log-group:/team/gan")
+    '/team/gan'
+    """
+    return arn_parts(arn)[2].removeprefix("log-group:")
 
 
 def existing_mistakes(config: StackConfig) -> Iterator[InputError]:
