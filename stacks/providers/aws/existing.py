@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 
 from gangway.components.aws.launch import plan_interfaces
-from gangway.components.aws.network import ANYWHERE, ENDPOINT_SERVICES, RulePlan, plan_flows, plan_rules
+from gangway.components.aws.network import ANYWHERE, ENDPOINT_SERVICES, LUSTRE_PORTS, RulePlan, plan_flows, plan_rules
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.stacks.base.shared import head_host
+from gangway.stacks.config.sections import StorageConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.plan import AwsPlan, get_head_ports
 from gangway.stacks.providers.aws.settings import EXISTING, ExistingConfig, arn_parts, get_existing
@@ -89,6 +90,24 @@ class RepositoryFacts:
     """An ECR repository. `is_fixed`: whether it refuses to move a tag to another image."""
 
     is_fixed: bool
+
+
+@dataclass(frozen=True)
+class FileSystemFacts:
+    """A file system. `kind`, `state` and `deployment`: in AWS's words; `links`: paths on it, with their buckets; `rules`:
+    of the groups of its servers.
+    """
+
+    kind: str
+    state: str
+    vpc_id: str
+    mount_name: str
+    capacity_gib: int
+    deployment: str
+    throughput_mbps_per_tib: int | None
+    has_efa: bool
+    links: Mapping[str, str]
+    rules: tuple[RuleFacts, ...]
 
 
 @dataclass(frozen=True)
@@ -392,6 +411,85 @@ def bucket_problems(config: StackConfig, region: str) -> Iterator[InputError]:
             f"a bucket in {config.region}",
             f"name a bucket of {config.region}",
         )
+
+
+def file_system_problems(config: StackConfig, planned: AwsPlan, found: FileSystemFacts) -> Iterator[InputError]:
+    """State, network, ports and links of the file system, and whether `gangway:storage` describes it."""
+    existing, storage = get_existing(config), config.storage
+    given = existing.file_system
+    assert given is not None and storage is not None, "the loader requires both"
+    if (found.kind, found.state) != ("LUSTRE", "AVAILABLE"):
+        yield problem(
+            "file_system.id",
+            given.id,
+            f"it is {found.kind}, {found.state}",
+            "a file system of FSx for Lustre that is available",
+            "wait until it is available, or name another one",
+        )
+    if found.vpc_id != existing.vpc_id:
+        allowed = f"a file system in {existing.vpc_id}"
+        yield problem("file_system.id", given.id, f"it is in {found.vpc_id}", allowed, f"name {allowed}")
+    if found.mount_name != given.mount_name:
+        yield problem(
+            "file_system.mount_name",
+            given.mount_name,
+            f"its mount name is {found.mount_name}",
+            found.mount_name,
+            f"set mount_name: {found.mount_name}",
+        )
+    yield from _described(storage, found)
+    yield from _reachable(config, planned, found)
+    if storage.source is not None and found.links.get("/data", "").rstrip("/") != storage.source.rstrip("/"):
+        linked = ", ".join(f"{path} to {bucket}" for path, bucket in found.links.items()) or "nothing"
+        yield InputError(
+            "gangway:storage.source",
+            f"the file system links {linked}: nodes would not find the data",
+            value=storage.source,
+            allowed="the bucket that the file system links to /data",
+            fix=f"aws fsx create-data-repository-association --file-system-id {given.id} --file-system-path /data",
+        )
+
+
+def _described(storage: StorageConfig, found: FileSystemFacts) -> Iterator[InputError]:
+    """Values of `gangway:storage` that the file system does not have: the plan's figures would be wrong."""
+    deployment = "scratch" if found.deployment.startswith("SCRATCH") else "persistent"
+    described: list[tuple[str, object, object]] = [
+        ("capacity_gib", storage.capacity_gib, found.capacity_gib),
+        ("deployment", storage.deployment.value, deployment),
+        ("efa", storage.efa, found.has_efa),
+    ]
+    if storage.throughput_mbps_per_tib is not None:
+        described.append(("throughput_mbps_per_tib", storage.throughput_mbps_per_tib, found.throughput_mbps_per_tib))
+    for name, written, its in described:
+        if written != its:
+            yield InputError(
+                f"gangway:storage.{name}",
+                f"the file system that exists has {its}",
+                value=written,
+                allowed=str(its),
+                fix=f"set {name}: {str(its).lower()}",
+            )
+
+
+def _reachable(config: StackConfig, planned: AwsPlan, found: FileSystemFacts) -> Iterator[InputError]:
+    """The ports of the file system's own groups, for each group of ours that is known and mounts it."""
+    groups = get_existing(config).security_groups
+    if groups is None:
+        return
+    clients = {"fabric": groups.fabric}
+    if groups.head is not None and any(rule.name in LUSTRE_PORTS for rule in needed_rules(config, planned)):
+        clients["head"] = groups.head
+    for role, group in clients.items():
+        wanted = [RulePlan(role, "ingress", name, role, "tcp", *ports) for name, ports in LUSTRE_PORTS.items()]
+        lacking = [rule for rule in wanted if not any(_allows(given, rule, clients) for given in found.rules)]
+        if lacking:
+            yield problem(
+                "file_system",
+                group,
+                f"the file system's groups do not allow {'; '.join(_rule_text(rule, clients) for rule in lacking)}",
+                "TCP 988 and 1018 to 1023 from the nodes and the head",
+                "add the rules to a group of the file system's network interfaces",
+            )
 
 
 def raise_problems(found: Iterable[InputError]) -> None:
