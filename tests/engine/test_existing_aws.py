@@ -63,8 +63,8 @@ def resources() -> Iterator[tuple[str, str, dict[str, Any]]]:
         owner = {"securityGroupId": group, "isEgress": egress, "ipProtocol": protocol}
         yield "rule", f"sgr-{number:017x}", {**owner, **ports, key: peer}
     yield "aws:route53/zone:Zone", HOSTED, {"name": "gangway.internal", "privateZone": True}
-    key = {"keyState": "Enabled", "keySpec": "SYMMETRIC_DEFAULT", "keyUsage": "ENCRYPT_DECRYPT"}
-    yield "aws:kms/key:Key", KEY, {"keyId": KEY, "arn": KEY, **key}
+    usable = {"keyState": "Enabled", "keySpec": "SYMMETRIC_DEFAULT", "keyUsage": "ENCRYPT_DECRYPT"}
+    yield "aws:kms/key:Key", KEY, {"keyId": KEY, "arn": KEY, **usable}
     for role in ("gan-node", "gan-head"):
         yield "aws:iam/instanceProfile:InstanceProfile", role, {"roleName": role}
         yield "aws:iam/role:Role", role, {"name": role, "assumeRolePolicy": json.dumps(TRUST)}

@@ -1,4 +1,4 @@
-"""Checks of resources that exist already and that a stack on AWS uses: one per resource, with what must be true of it."""
+"""Checks of resources that exist already and that a stack on AWS uses: one or two per resource."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,10 +103,8 @@ def _check(stack: Provided, key: str, value: str, source: str, find: Callable[[]
         except NoAnswerError as refusal:
             if not any(word in refusal.code for word in _MISSING):
                 raise
-            return Result.error(
-                f"{value} does not exist in {stack.aws.region}: {refusal.reason}",
-                f"name one that does, or remove {key}",
-            )
+            answer = f"{value} does not exist in {stack.aws.region}: {refusal.reason}"
+            return Result.error(answer, f"name one that does, or remove {key}")
         if errors := list(problems):
             return Result.error("; ".join(error.problem for error in errors), "; ".join(error.fix for error in errors))
         return Result.ok(answer)
@@ -260,11 +258,9 @@ def _key_users(stack: Provided, arn: str) -> Check:
 def _users(statement: Mapping[str, Any]) -> Iterator[str]:
     """Services, and roles of services, that a statement names as principal or in its condition."""
     for value in _texts([statement.get("Principal"), statement.get("Condition", {})]):
-        name = value.rpartition("/")[2] if "/aws-service-role/" in value else value
-        # FSx's roles end with `*`.
-        role = "AWSServiceRoleForFSxS3Access" if name == "*" and "/aws-service-role/" in value else name
-        if role.startswith("AWSServiceRole") or (".amazonaws.com" in value and "/" not in value):
-            yield role
+        name = value.rpartition("/")[2]
+        if name.startswith("AWSServiceRole") or name.endswith(".amazonaws.com"):
+            yield name
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -94,8 +94,8 @@ class RepositoryFacts:
 
 @dataclass(frozen=True)
 class FileSystemFacts:
-    """A file system. `kind`, `state` and `deployment`: in AWS's words; `links`: paths on it, with their buckets; `rules`:
-    of the groups of its servers.
+    """A file system. `kind`, `state` and `deployment`: in AWS's words; `links`: paths on it, with their buckets;
+    `rules`: of the groups of its servers.
     """
 
     kind: str
@@ -417,7 +417,8 @@ def file_system_problems(config: StackConfig, planned: AwsPlan, found: FileSyste
     """State, network, ports and links of the file system, and whether `gangway:storage` describes it."""
     existing, storage = get_existing(config), config.storage
     given = existing.file_system
-    assert given is not None and storage is not None, "the loader requires both"
+    assert given is not None, "its facts were looked up"
+    assert storage is not None, "the loader requires it"
     if (found.kind, found.state) != ("LUSTRE", "AVAILABLE"):
         yield problem(
             "file_system.id",

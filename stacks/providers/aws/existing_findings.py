@@ -28,8 +28,8 @@ def existing_findings(config: StackConfig, planned: AwsPlan) -> Iterable[Finding
         yield Finding.info(
             "existing.provided",
             f"{EXISTING}.{key}",
-            f"{value} is used as it is: the stack does not create, tag, change or delete it. It is not in the estimate, "
-            "nor in the budget, which counts by the stack's tag",
+            f"{value} is used as it is: the stack does not create, tag, change or delete it. It is not in the "
+            "estimate, nor in the budget, which counts by the stack's tag",
         )
     if existing.vpc_id is not None:
         yield Finding.info(
@@ -112,9 +112,9 @@ def _key_users(config: StackConfig, arn: str) -> Finding:
     return Finding.info(
         "existing.key-policy",
         f"{EXISTING}.kms_key_arn",
-        f"the stack does not change the key's policy, which must let AWS's services use it as the policy of the stack's "
-        f"own key does: {needed}",
-        "check it with `gangway preflight`; docs/deploying.md shows the policy's principals",
+        "the stack does not change the key's policy, which must let AWS's services use it as the policy of the "
+        f"stack's own key does: {needed}",
+        "check it with `gangway preflight`",
     )
 
 
