@@ -10,7 +10,7 @@ from gangway.components.catalog.tables import taken_per_month
 from gangway.components.estimate.cost import Declared
 from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.base.rule import is_unknown, items, kind
-from gangway.stacks.providers.aws.settings import SETTINGS, existing_mistakes
+from gangway.stacks.providers.aws.settings import EXISTING, SETTINGS, existing_mistakes, get_existing
 
 if TYPE_CHECKING:
     from gangway.stacks.providers.aws.plan import AwsPlan
@@ -92,6 +92,7 @@ PROVIDER = Provider(
     packages=("boto3", "botocore"),
     settings=SETTINGS,
     mistakes=existing_mistakes,
+    existing=lambda config: {f"{EXISTING}.{key}": id_ for key, id_ in get_existing(config).provided().items()},
     catalog=bundled_folder("aws"),
     bucket_service=lambda _resources: "s3-standard",
     spot_taken=partial(taken_per_month, "aws"),
