@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from gangway.components import importer
 
 if TYPE_CHECKING:
+    from gangway.components.aws.access import HeadZone as HeadZone
+    from gangway.components.aws.access import SecurityGroups as SecurityGroups
     from gangway.components.aws.budget import Budget as Budget
     from gangway.components.aws.budget import CostTagActivation as CostTagActivation
     from gangway.components.aws.eks import EksCluster as EksCluster
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from gangway.components.aws.storage import RunBucket as RunBucket
 
 MODULES: Mapping[str, tuple[str, ...]] = {
+    "access": ("HeadZone", "SecurityGroups"),
     "budget": ("Budget", "CostTagActivation"),
     "eks": ("EksCluster",),
     "fleets": ("Ec2Fleet", "SpotFleet"),

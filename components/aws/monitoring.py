@@ -171,24 +171,28 @@ def _losses(region: str, log_group: str) -> Sized:
 
 
 class NodeLogsArgs(TypedDict):
-    """Inputs of NodeLogs. `retention_days` is one of RETENTION_DAYS. Destroying the stack deletes the lines."""
+    """Inputs of NodeLogs. `retention_days` is one of RETENTION_DAYS. Destroying the stack deletes the lines, unless
+    `log_group_arn` names a group that exists already, together with one for events (`events_group`).
+    """
 
     stack: str
     retention_days: int
+    log_group_arn: NotRequired[str | None]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     tags: dict[str, str]
 
 
 class ObservabilityArgs(TypedDict):
-    """Inputs of Observability. `steps_alarm_minutes` must exceed both the time from a node's boot to the first
-    statistics line (image pull, data preparation) and the time between two ticks; omit it for a job without steps.
-    `expect_gpu`: alarm on idle GPUs. `emails` get every alarm, once each address is confirmed. `interruptions_per_hour`
-    (3): alarm above it.
+    """Inputs of Observability. `log_group` is NodeLogs' default if omitted. `steps_alarm_minutes` must exceed both the
+    time from a node's boot to the first statistics line (image pull, data preparation) and the time between two ticks;
+    omit it for a job without steps. `expect_gpu`: alarm on idle GPUs. `emails` get every alarm, once each address is
+    confirmed. `interruptions_per_hour` (3): alarm above it.
     """
 
     stack: str
     region: str
     group_names: pulumi.Input[list[str]]
+    log_group: NotRequired[str]
     emails: list[str]
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
     steps_alarm_minutes: NotRequired[int | None]
@@ -270,13 +274,22 @@ class NodeLogs(pulumi.ComponentResource):
         super().__init__("gangway:aws:NodeLogs", name, None, opts)
         check_retention(args["retention_days"])
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
-        lines = log_group_name(args["stack"])
-        group, events = self._group("nodes", lines), self._group("events", events_group(lines))
+        self.log_group_name, self.log_group_arn, events = self._groups()
         for plan in plan_filters():
-            self._metric(plan, events if plan.of_nodes else group)
-        self.log_group_name = group.name
-        self.log_group_arn = group.arn
+            self._metric(plan, events if plan.of_nodes else self.log_group_name)
         register_outputs(self)
+
+    def _groups(self) -> tuple[pulumi.Output[str], pulumi.Output[str], pulumi.Output[str]]:
+        """Name and ARN of the lines' group, and the name of the events'."""
+        given = self._args.get("log_group_arn")
+        if given is not None:
+            lines = given.split(":", 6)[6]
+            known = (lines, given, events_group(lines))
+            name, arn, events = (pulumi.Output.from_input(value) for value in known)
+            return name, arn, events
+        lines = log_group_name(self._args["stack"])
+        group = self._group("nodes", lines)
+        return group.name, group.arn, self._group("events", events_group(lines)).name
 
     def _group(self, what: str, group: str) -> cloudwatch.LogGroup:
         return cloudwatch.LogGroup(
@@ -288,10 +301,10 @@ class NodeLogs(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _metric(self, plan: FilterPlan, group: cloudwatch.LogGroup) -> cloudwatch.LogMetricFilter:
+    def _metric(self, plan: FilterPlan, group: pulumi.Output[str]) -> cloudwatch.LogMetricFilter:
         return cloudwatch.LogMetricFilter(
             f"{self._name}-{plan.metric}",
-            log_group_name=group.name,
+            log_group_name=group,
             pattern=plan.pattern,
             metric_transformation=cloudwatch.LogMetricFilterMetricTransformationArgs(
                 name=plan.metric,
@@ -313,7 +326,8 @@ class Observability(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:Observability", name, None, opts)
-        log_group, minutes = log_group_name(args["stack"]), args.get("steps_alarm_minutes")
+        self._log_group = log_group = args.get("log_group", log_group_name(args["stack"]))
+        minutes = args.get("steps_alarm_minutes")
         plans = plan_alarms(
             log_group,
             minutes,
@@ -373,7 +387,7 @@ class Observability(pulumi.ComponentResource):
     def _dashboard(self) -> cloudwatch.Dashboard:
         stack, region = self._args["stack"], self._args["region"]
         body = pulumi.Output.all(self._groups, self.alarm_arns).apply(
-            lambda known: plan_dashboard(stack, region, log_group_name(stack), known[0], known[1])
+            lambda known: plan_dashboard(stack, region, self._log_group, known[0], known[1])
         )
         return cloudwatch.Dashboard(
             self._name,

@@ -116,6 +116,77 @@ def plan_rules(flows: Iterable[Flow]) -> tuple[RulePlan, ...]:
     )
 
 
+def declare_groups(
+    name: str,
+    vpc_id: pulumi.Input[str],
+    flows: Iterable[Flow],
+    tags: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+) -> dict[str, pulumi.Output[str]]:
+    """Security groups that allow `flows`, by their key in GROUPS. Their ids are known only once all rules exist: an
+    earlier file system or node would fail.
+    """
+    rules = plan_rules(flows)
+    groups = {
+        key: ec2.SecurityGroup(
+            f"{name}-{key}",
+            description=GROUPS[key],
+            vpc_id=vpc_id,
+            tags={**tags, "Name": f"{name}-{key}"},
+            opts=opts,
+        )
+        for key in dict.fromkeys(rule.group for rule in rules)
+    }
+    declared = [(rule.group, _declare_rule(name, rule, groups, tags, opts)) for rule in rules]
+    return {key: after(group.id, *[rule for owner, rule in declared if owner == key]) for key, group in groups.items()}
+
+
+def _declare_rule(
+    name: str,
+    rule: RulePlan,
+    groups: Mapping[str, ec2.SecurityGroup],
+    tags: Mapping[str, str],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.CustomResource:
+    kind = vpc.SecurityGroupIngressRule if rule.direction == "ingress" else vpc.SecurityGroupEgressRule
+    label, peer = f"{name}-{rule.group}-{rule.direction}-{rule.name}", groups.get(rule.peer)
+    return kind(
+        label,
+        security_group_id=groups[rule.group].id,
+        ip_protocol=rule.protocol,
+        from_port=rule.from_port,
+        to_port=rule.to_port,
+        referenced_security_group_id=None if peer is None else peer.id,
+        cidr_ipv4=rule.peer if peer is None else None,
+        tags={**tags, "Name": label},
+        opts=opts,
+    )
+
+
+def zone_name(name: str) -> str:
+    """The private zone of a stack's machines.
+
+    >>> zone_name("demo")
+    'demo.gangway.internal'
+    """
+    return f"{name}.gangway.internal"
+
+
+def declare_zone(
+    name: str, vpc_id: pulumi.Input[str], region: str, tags: Mapping[str, str], opts: pulumi.ResourceOptions
+) -> pulumi.Output[str]:
+    """The id of a zone of this VPC only, so that workers find a replaced head node by name."""
+    zone = route53.Zone(
+        f"{name}-private",
+        name=zone_name(name),
+        comment=f"{name}: the head node's fixed name",
+        vpcs=[route53.ZoneVpcArgs(vpc_id=vpc_id, vpc_region=region)],
+        tags={**tags, "Name": f"{name}-private"},
+        opts=opts,
+    )
+    return zone.id
+
+
 def delivery_trust(account: str, region: str) -> dict[str, Any]:
     """Let the flow log service assume the role, for this account's flow logs only."""
     condition = {
@@ -209,7 +280,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         self.private_subnet_ids = after(pulumi.Output.all(*[subnet.id for subnet in subnets]), *way_out)
         self.fabric_security_group_id = groups["fabric"]
         self.head_security_group_id = groups.get("head", nothing)
-        self.private_zone_id = self._zone().id if self._has_head else nothing
+        self.private_zone_id = self._zone() if self._has_head else nothing
         register_outputs(self)
 
     @property
@@ -250,36 +321,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         )
         endpoints = self._args["egress"] != Egress.NAT
         flows = plan_flows(self._args["cidr"], self._args.get("head"), endpoints, self._args.get("slurm"))
-        rules = plan_rules(flows)
-        groups = {
-            key: ec2.SecurityGroup(
-                f"{self._name}-{key}",
-                description=GROUPS[key],
-                vpc_id=self._vpc.id,
-                tags=self._tags(key),
-                opts=self._child,
-            )
-            for key in dict.fromkeys(rule.group for rule in rules)
-        }
-        declared = [(rule.group, self._rule(rule, groups)) for rule in rules]
-        return {
-            key: after(group.id, *[rule for owner, rule in declared if owner == key]) for key, group in groups.items()
-        }
-
-    def _rule(self, rule: RulePlan, groups: Mapping[str, ec2.SecurityGroup]) -> pulumi.CustomResource:
-        kind = vpc.SecurityGroupIngressRule if rule.direction == "ingress" else vpc.SecurityGroupEgressRule
-        suffix, peer = f"{rule.group}-{rule.direction}-{rule.name}", groups.get(rule.peer)
-        return kind(
-            f"{self._name}-{suffix}",
-            security_group_id=groups[rule.group].id,
-            ip_protocol=rule.protocol,
-            from_port=rule.from_port,
-            to_port=rule.to_port,
-            referenced_security_group_id=None if peer is None else peer.id,
-            cidr_ipv4=rule.peer if peer is None else None,
-            tags=self._tags(suffix),
-            opts=self._child,
-        )
+        return declare_groups(self._name, self._vpc.id, flows, self._args["tags"], self._child)
 
     def _flow_logs(self) -> None:
         label, args, tags, child = f"{self._name}-flow-logs", self._args, self._args["tags"], self._child
@@ -299,19 +341,9 @@ class TrainingNetwork(pulumi.ComponentResource):
             opts=child,
         )
 
-    def _zone_name(self) -> str:
-        return f"{self._name}.gangway.internal"
-
-    def _zone(self) -> route53.Zone:
-        """A zone of this VPC only, so that workers find a replaced head node by name."""
-        return route53.Zone(
-            f"{self._name}-private",
-            name=self._zone_name(),
-            comment=f"{self._name}: the head node's fixed name",
-            vpcs=[route53.ZoneVpcArgs(vpc_id=self._vpc.id, vpc_region=self._args["region"])],
-            tags=self._tags("private"),
-            opts=self._child,
-        )
+    def _zone(self) -> pulumi.Output[str]:
+        args = self._args
+        return declare_zone(self._name, self._vpc.id, args["region"], args["tags"], self._child)
 
     def _s3_policy(self) -> pulumi.Output[str] | None:
         region, arns = self._args["region"], self._args.get("s3_bucket_arns")
@@ -345,7 +377,7 @@ class TrainingNetwork(pulumi.ComponentResource):
     def _dns_firewall(self) -> list[pulumi.CustomResource]:
         if not self._args.get("dns_firewall", True):
             return []
-        zone = self._zone_name() if self._has_head else None
+        zone = zone_name(self._name) if self._has_head else None
         answered = answered_names(self._args["region"], self._args["cidr"], zone)
         return [declare_dns_firewall(self._name, self._vpc.id, answered, self._args["tags"], self._child)]
 

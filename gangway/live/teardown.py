@@ -50,6 +50,7 @@ class Explanation:
         destroyed: number of resources by type.
         lost: what holds data and is deleted, with the reason for its class.
         remains: None if the stack cannot be planned, and `unknown` says why.
+        existing: what the stack uses and did not create: config path -> id.
         runs: what is in the run's folder.
         running: why a job may be running there; empty if none is.
         blocked: why `destroy` will stop before the end; empty if it will not.
@@ -61,6 +62,7 @@ class Explanation:
     lost: Sequence[str]
     remains: Sequence[Remains] | None
     unknown: str
+    existing: Mapping[str, str]
     runs: str
     running: str
     blocked: str
@@ -78,6 +80,9 @@ class Explanation:
         yield from (f"  with its data: {text}" for text in self.lost)
         yield f"runs: {self.runs}"
         yield from self._remaining()
+        if self.existing:
+            yield "stays as it is, since the stack did not create it:"
+            yield from (f"  {id_} ({path})" for path, id_ in self.existing.items())
         yield f"job: {self.running or 'none is running'}"
         if self.blocked:
             yield f"`pulumi destroy` will stop: {self.blocked}"
@@ -131,6 +136,7 @@ def explain(config: StackConfig, now: datetime) -> Explanation:
         lost=[f"{each.name}: {why}" for each, why in parts.lost],
         remains=None if plan is None else [_priced(plan, each, why, content) for each, why in parts.remaining],
         unknown=unknown,
+        existing=get_provider(config.provider).existing(config),
         runs=content.text,
         running=running,
         blocked=parts.blocked,

@@ -19,6 +19,7 @@ class OwnSection:
     model: type[BaseModel]
     holds: str
     example: str
+    is_required: bool = True
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,12 @@ def _unsupported(config: StackConfig) -> Iterator[InputError]:
 def _sections(config: StackConfig) -> Iterator[InputError]:
     """Sections that only some providers read."""
     owners = [(own.name, [each.name], own) for each in all_providers() if (own := each.settings.own) is not None]
-    known = [(name, readers, own.holds, own.example) for name, readers, own in owners]
+    known = [(name, readers, own.holds, own.example, own.is_required) for name, readers, own in owners]
     site_readers = sorted(_providers_with(lambda settings: settings.reads_site))
-    for section, readers, holds, example in (*known, ("site", site_readers, _SITE_HOLDS, _SITE_EXAMPLE)):
+    site = ("site", site_readers, _SITE_HOLDS, _SITE_EXAMPLE, True)
+    for section, readers, holds, example, is_required in (*known, site):
         is_present = getattr(config, section) is not None
-        if config.provider in readers and not is_present:
+        if config.provider in readers and not is_present and is_required:
             yield InputError(
                 f"gangway:{section}",
                 "missing",

@@ -11,6 +11,7 @@ from gangway.components.core.capacity import LADDER, AnyRung, CapacityBlock, Res
 from gangway.components.core.limits import QuotaFinding
 from gangway.live.permissions.needs import actions_of_up
 from gangway.live.preflight.aws_api import Aws, Clients, Identity, find_identity, open_clients
+from gangway.live.preflight.aws_existing import Provided, existing_checks
 from gangway.live.preflight.aws_quotas import quota_check
 from gangway.live.preflight.aws_service_roles import service_roles
 from gangway.live.preflight.check import (
@@ -54,6 +55,7 @@ def get_checks(plan: Plan, clients: Clients | None = None) -> list[Check]:
         *_permissions(stack, identity),
         *_names(stack),
         *_stores(stack),
+        *existing_checks(Provided(config, planned, aws, identity.account)),
         _budgets(stack, identity),
     ]
 

@@ -16,6 +16,7 @@ _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "Au
 _IAM_ACTIONS: Mapping[str, str] = {
     "budgets:DescribeBudgets": "budgets:ViewBudget",
     "resourcegroupstaggingapi:GetResources": "tag:GetResources",
+    "s3:HeadBucket": "s3:ListBucket",
     "s3:ListObjectsV2": "s3:ListBucket",
     "service-quotas:GetAWSDefaultServiceQuota": "servicequotas:GetAWSDefaultServiceQuota",
     "service-quotas:GetServiceQuota": "servicequotas:GetServiceQuota",

@@ -1,34 +1,37 @@
 """The components of a stack on AWS, one method each; arguments are what a component needs of the others."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pulumi
 
+from gangway.components.aws.access import HeadZone, SecurityGroups
 from gangway.components.aws.budget import Budget, CostTagActivation
 from gangway.components.aws.identity import (
     EncryptionKey,
     HeadIdentity,
     NodeIdentity,
     SecretParameter,
+    partition_in,
 )
 from gangway.components.aws.launch import HeadNode, count_efa
 from gangway.components.aws.monitoring import NodeLogs, Observability
 from gangway.components.aws.network import TrainingNetwork
 from gangway.components.aws.node_pool import EfaNodePool
-from gangway.components.aws.slurm import SlurmIdentity
 from gangway.components.aws.storage import ImageRegistry, LustreFileSystem, RunBucket
 from gangway.components.core.fields import Egress
 from gangway.components.core.keys import member_key, munge_key
-from gangway.components.core.limits import SlurmPortsArgs
 from gangway.components.core.lookup import pinned
 from gangway.images.specs import Flavour
 from gangway.stacks.base.factory import Factory, Image
 from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host
+from gangway.stacks.config.engine_settings import SlurmConfig
+from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import build_image
 from gangway.stacks.providers.aws.lookups import Lookups
-from gangway.stacks.providers.aws.plan import AwsPlan, head_type
+from gangway.stacks.providers.aws.plan import AwsPlan, get_head_ports, head_type
+from gangway.stacks.providers.aws.settings import ExistingConfig, arn_parts, get_existing, get_log_group
 from gangway.stacks.providers.aws.user_data import Names, head_user_data
 
 # The Deep Learning AMI with NVIDIA's driver, EFA and Docker.
@@ -38,23 +41,102 @@ EXPORT_WAIT_MINUTES = 120.0  # of `destroy` for the last exports to S3; only the
 Key = pulumi.Output[str] | None
 
 
+class Network(Protocol):
+    """What TrainingNetwork outputs, of a new or an existing network."""
+
+    @property
+    def private_subnet_ids(self) -> pulumi.Output[list[str]]: ...  # noqa: D102 - as the class says
+    @property
+    def fabric_security_group_id(self) -> pulumi.Output[str]: ...  # noqa: D102
+    @property
+    def head_security_group_id(self) -> pulumi.Output[str]: ...  # noqa: D102
+    @property
+    def private_zone_id(self) -> pulumi.Output[str]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class ExistingNetwork:
+    """The given subnets, with given groups and zone or the stack's own."""
+
+    private_subnet_ids: pulumi.Output[list[str]]
+    fabric_security_group_id: pulumi.Output[str]
+    head_security_group_id: pulumi.Output[str]
+    private_zone_id: pulumi.Output[str]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The run bucket."""
+
+    bucket_name: pulumi.Output[str]
+    bucket_arn: pulumi.Output[str]
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """The shared file system."""
+
+    dns_name: pulumi.Output[str]
+    mount_name: pulumi.Output[str]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The permissions of a machine."""
+
+    instance_profile_arn: pulumi.Output[str]
+
+
+def component_options(config: StackConfig, provider: pulumi.ProviderResource) -> pulumi.ResourceOptions:
+    """The options of all components: each role gets the given permissions boundary."""
+    boundary = get_existing(config).permissions_boundary_arn
+
+    def limit_role(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        if args.type_ != "aws:iam/role:Role":
+            return None
+        return pulumi.ResourceTransformationResult({**args.props, "permissions_boundary": boundary}, args.opts)
+
+    limited: list[pulumi.ResourceTransformation] | None = None if boundary is None else [limit_role]
+    return pulumi.ResourceOptions(providers={"aws": provider}, transformations=limited)
+
+
+def dns_name(file_system: str, region: str) -> str:
+    """The name of a file system (FSx API, `DNSName`).
+
+    >>> dns_name("fs-0123456789abcdef0", "us-east-2")
+    'fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com'
+    """
+    return f"{file_system}.fsx.{region}.amazonaws.com{'.cn' if partition_in(region) == 'aws-cn' else ''}"
+
+
+def _known(value: str) -> pulumi.Output[str]:
+    return pulumi.Output.from_input(value)
+
+
 @dataclass(frozen=True)
 class ComponentFactory(Factory[AwsPlan]):
     """One method per component; `build` connects them."""
 
     found: Lookups
 
+    @property
+    def existing(self) -> ExistingConfig:
+        """What the stack file provides."""
+        return get_existing(self.config)
+
     def key(self) -> Key:
         """The stack's key; None with AWS's keys."""
+        if self.existing.kms_key_arn is not None:
+            return _known(self.existing.kms_key_arn)
         if self.config.encryption == "provider-key":
             return None
         return self.declare(EncryptionKey, {"region": self.config.region, "tags": self.planned.tags}).key_arn
 
-    def network(
-        self, runs: RunBucket, repository_arn: pulumi.Input[str] | None, key: Key, slurm: SlurmPortsArgs | None = None
-    ) -> TrainingNetwork:
+    def network(self, runs: Bucket, repository_arn: pulumi.Input[str] | None, key: Key) -> Network:
         """The network, the way out and the security groups."""
-        network = self.config.network
+        if self.existing.vpc_id is not None:
+            return self._existing_network(self.existing.vpc_id)
+        network, ports = self.config.network, get_head_ports(self.config, self.planned)
         # A NAT gateway opens the whole internet, and packages of the region come through it.
         closed = network.egress is Egress.ENDPOINTS
         args = {
@@ -62,11 +144,8 @@ class ComponentFactory(Factory[AwsPlan]):
             "region": self.config.region,
             "zones": list(self.planned.zones),
             "egress": network.egress,
-            # It mounts the file system to upload the run record; a command leaves none.
-            "head": self.head_ports(lustre=self.config.storage is not None and self.config.trains)
-            if self.planned.head and not slurm
-            else None,
-            "slurm": slurm,
+            "head": ports.job,
+            "slurm": ports.slurm,
             # The nodes' only bucket: they read the data set from the file system.
             "s3_bucket_arns": [runs.bucket_arn] if closed else None,
             "repository_arn": repository_arn,
@@ -77,16 +156,35 @@ class ComponentFactory(Factory[AwsPlan]):
         }
         return self.declare(TrainingNetwork, args)
 
-    def runs(self, key: Key) -> RunBucket:
+    def _existing_network(self, vpc_id: str) -> ExistingNetwork:
+        given, tags, nothing = self.existing, self.planned.tags, _known("")
+        ports = get_head_ports(self.config, self.planned)
+        if given.security_groups is not None:
+            fabric, head = _known(given.security_groups.fabric), _known(given.security_groups.head or "")
+        else:
+            args = {"vpc_id": vpc_id, "head": ports.job, "slurm": ports.slurm, "tags": tags}
+            groups = self.declare(SecurityGroups, args)
+            fabric, head = groups.fabric_security_group_id, groups.head_security_group_id
+        zone = nothing if given.private_zone_id is None else _known(given.private_zone_id)
+        if self.planned.head and given.private_zone_id is None:
+            zone = self.declare(HeadZone, {"vpc_id": vpc_id, "region": self.config.region, "tags": tags}).zone_id
+        subnets = pulumi.Output.from_input([given.subnets[name] for name in self.planned.zones])
+        return ExistingNetwork(subnets, fabric, head, zone)
+
+    def runs(self, key: Key) -> Bucket:
         """The bucket of run records, which outlive the nodes."""
+        if (name := self.existing.run_bucket) is not None:
+            return Bucket(_known(name), _known(f"arn:{partition_in(self.config.region)}:s3:::{name}"))
         keep = self.config.work.keep_runs
-        return RunBucket(self.config.stack, {"kms_key_arn": key, "keep": keep, "tags": self.planned.tags}, self.opts)
+        made = RunBucket(self.config.stack, {"kms_key_arn": key, "keep": keep, "tags": self.planned.tags}, self.opts)
+        return Bucket(made.bucket_name, made.bucket_arn)
 
     def logs(self, key: Key) -> NodeLogs:
         """The log group that the nodes write."""
         args = {
             "stack": self.config.stack,
             "retention_days": self.config.observe.log_days,
+            "log_group_arn": self.existing.log_group_arn,
             "kms_key_arn": key,
             "tags": self.planned.tags,
         }
@@ -96,11 +194,20 @@ class ComponentFactory(Factory[AwsPlan]):
         """The prebuilt image, or a repository and a build."""
         if (ready := self.ready_image(self.planned.repository_arn)) is not None:
             return ready
-        registry = ImageRegistry(self.config.stack, {"kms_key_arn": key, "tags": self.planned.tags}, self.opts)
+        url, arn = self._repository(key)
         assert self.found.login is not None, "look_up_all returns it if an image is built"
         flavour: Flavour = "cuda-efa" if count_efa(self.planned.machine) else "cuda"
-        image = build_image(self.config.stack, flavour, registry.repository_url, self.found.login, self.opts)
-        return Image(image.image, registry.repository_arn)
+        return Image(build_image(self.config.stack, flavour, url, self.found.login, self.opts).image, arn)
+
+    def _repository(self, key: Key) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+        """URL and ARN of the repository."""
+        if (arn := self.existing.repository_arn) is not None:
+            region, account, resource = arn_parts(arn)
+            suffix = ".cn" if partition_in(region) == "aws-cn" else ""
+            url = f"{account}.dkr.ecr.{region}.amazonaws.com{suffix}/{resource.removeprefix('repository/')}"
+            return _known(url), _known(arn)
+        registry = ImageRegistry(self.config.stack, {"kms_key_arn": key, "tags": self.planned.tags}, self.opts)
+        return registry.repository_url, registry.repository_arn
 
     def machine_images(self) -> pulumi.Output[dict[str, str]]:
         """The AMIs of nodes and head: from the stack file, or the newest at the first `up`."""
@@ -111,11 +218,13 @@ class ComponentFactory(Factory[AwsPlan]):
         kept = pinned(f"{self.config.stack}-images", self.found.images, cluster.image_refresh)
         return kept.apply(lambda known: known | written)
 
-    def lustre(self, network: TrainingNetwork, runs: RunBucket, key: Key) -> LustreFileSystem | None:
+    def lustre(self, network: Network, runs: Bucket, key: Key) -> FileSystem | None:
         """The shared file system, if any."""
         storage, name = self.config.storage, self.config.stack
         if storage is None:
             return None
+        if (given := self.existing.file_system) is not None:
+            return FileSystem(_known(dns_name(given.id, self.config.region)), _known(given.mount_name))
         args = {
             "capacity_gib": storage.capacity_gib,
             "throughput_mbps_per_tib": storage.throughput_mbps_per_tib,
@@ -133,7 +242,8 @@ class ComponentFactory(Factory[AwsPlan]):
             "log": True,
             "tags": self.planned.tags,
         }
-        return self.declare(LustreFileSystem, args)
+        made = self.declare(LustreFileSystem, args)
+        return FileSystem(made.dns_name, made.mount_name)
 
     def member_key(self, key: Key) -> SecretParameter:
         """The key with which the job's nodes authenticate to each other."""
@@ -155,7 +265,7 @@ class ComponentFactory(Factory[AwsPlan]):
     def rights(
         self,
         image: Image,
-        runs: RunBucket,
+        runs: Bucket,
         logs: NodeLogs,
         key: Key,
         members: SecretParameter | None,
@@ -173,20 +283,29 @@ class ComponentFactory(Factory[AwsPlan]):
             "tags": self.planned.tags,
         }
 
-    def node_identity(self, rights: dict[str, Any]) -> NodeIdentity:
+    def node_identity(self, rights: dict[str, Any]) -> Identity:
         """The workers' role."""
-        return self.declare(NodeIdentity, {**rights, "self_termination": self.config.work.terminate_when_done})
+        if (given := self.existing.instance_profiles.node) is not None:
+            return Identity(_known(given))
+        made = self.declare(NodeIdentity, {**rights, "self_termination": self.config.work.terminate_when_done})
+        return Identity(made.instance_profile_arn)
+
+    def head_identity(self, rights: dict[str, Any]) -> Identity:
+        """The head's role."""
+        if (given := self.existing.instance_profiles.head) is not None:
+            return Identity(_known(given))
+        return Identity(self.declare(HeadIdentity, rights).instance_profile_arn)
 
     def pool(
         self,
-        network: TrainingNetwork,
-        identity: NodeIdentity | SlurmIdentity,
+        network: Network,
+        identity: Identity,
         images: pulumi.Output[dict[str, str]],
         user_data: pulumi.Output[str],
         key: Key,
     ) -> EfaNodePool:
         """The workers."""
-        cluster, by_slurm = self.config.cluster, isinstance(identity, SlurmIdentity)
+        cluster, by_slurm = self.config.cluster, isinstance(self.config.engine, SlurmConfig)
         args = {
             "machine_type": self.planned.machine.name,
             **self.node_args,
@@ -209,18 +328,17 @@ class ComponentFactory(Factory[AwsPlan]):
 
     def head(
         self,
-        network: TrainingNetwork,
+        network: Network,
         rights: dict[str, Any],
         key: Key,
         images: pulumi.Output[dict[str, str]],
         names: pulumi.Output[Names],
     ) -> HeadNode:
         """The head node and its identity."""
-        identity = self.declare(HeadIdentity, rights)
         args = {
             "subnet_id": network.private_subnet_ids[0],
             "security_group_ids": [network.head_security_group_id],
-            "instance_profile_arn": identity.instance_profile_arn,
+            "instance_profile_arn": self.head_identity(rights).instance_profile_arn,
             "user_data": keep_text(self.config, "head", head_user_data(self.config, names), names),
             "host_name": head_host(self.config),
             "zone_id": network.private_zone_id,
@@ -245,7 +363,9 @@ class ComponentFactory(Factory[AwsPlan]):
 
     def observe(self, pool: EfaNodePool, key: Key) -> Observability:
         """Alarms and the dashboard."""
+        given = self.existing.log_group_arn
         args = {
+            **({} if given is None else {"log_group": get_log_group(given)}),
             "stack": self.config.stack,
             "region": self.config.region,
             "group_names": pool.group_names,

@@ -19,9 +19,7 @@ from gangway.components.aws.eks_nodes import (
     lustre_volume,
     node_labels,
 )
-from gangway.components.aws.network import TrainingNetwork
 from gangway.components.aws.node_pool import EfaNodePool, RungNodesArgs
-from gangway.components.aws.storage import LustreFileSystem
 from gangway.components.core.capacity import RungPlan, plan_ladder
 from gangway.components.core.lookup import pinned, record_choice
 from gangway.components.kubernetes.charts import queue_manifests
@@ -30,7 +28,8 @@ from gangway.components.kubernetes.resources import ClusterCharts, ClusterManife
 from gangway.components.kubernetes.spec import EFA, GPU
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
+from gangway.stacks.providers.aws.component_factory import ComponentFactory, FileSystem, Key, Network, component_options
+from gangway.stacks.providers.aws.existing_lookups import check_existing
 from gangway.stacks.providers.aws.lookups import look_up_all, owner_lookups
 from gangway.stacks.providers.aws.plan import AwsPlan, EksPlan
 
@@ -43,7 +42,8 @@ def build_eks(
     """Declares the stack's resources and returns what it exports. `newest`: SSM parameters of images."""
     provider = aws.Provider(config.stack, region=config.region)
     check_unclaimed(config, *owner_lookups(config, provider))
-    opts = pulumi.ResourceOptions(providers={"aws": provider})
+    check_existing(config, planned, provider)
+    opts = component_options(config, provider)
     found = look_up_all(config, provider, newest, builds=False)
     record_choice(config.stack, config.encryption)
     stack = _Factory(config, planned, opts, found, eks)
@@ -79,7 +79,7 @@ class _Factory(ComponentFactory):
         """The ladder."""
         return plan_ladder(self.config.cluster.capacity)
 
-    def cluster(self, network: TrainingNetwork, key: Key) -> EksCluster:
+    def cluster(self, network: Network, key: Key) -> EksCluster:
         """The control plane and its machines."""
         args = {
             "stack": self.config.stack,
@@ -104,7 +104,7 @@ class _Factory(ComponentFactory):
         return pinned(name, self.found.images, cluster.image_refresh)
 
     def workers(
-        self, network: TrainingNetwork, cluster: EksCluster, images: pulumi.Output[dict[str, str]], key: Key
+        self, network: Network, cluster: EksCluster, images: pulumi.Output[dict[str, str]], key: Key
     ) -> EfaNodePool:
         """One group per rung, which the autoscaler sizes."""
         own, name = self.config.cluster, self.config.stack
@@ -137,7 +137,7 @@ class _Factory(ComponentFactory):
             "group_tags": group_tags(self.config.stack, machine, label, own.root_volume_gib),
         }
 
-    def inside(self, cluster: EksCluster, lustre: LustreFileSystem | None) -> ClusterManifests:
+    def inside(self, cluster: EksCluster, lustre: FileSystem | None) -> ClusterManifests:
         """The workloads of the cluster and its queues."""
         name, spec = self.config.stack, self.eks.spec
         inner = kubernetes.Provider(name, kubeconfig=cluster.kubeconfig)

@@ -35,13 +35,15 @@ from gangway.stacks.estimates.provider_findings import (
     ways_out,
     zone,
 )
+from gangway.stacks.providers.aws.existing_findings import existing_findings
 from gangway.stacks.providers.aws.plan import AwsPlan, eks_findings, fabric_min_gbps, head_type
+from gangway.stacks.providers.aws.settings import get_existing
 from gangway.stacks.providers.aws.slurm import slurm_findings
 
 
 def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
-    nodes, now = config.cluster.nodes, datetime.now(UTC)
+    existing, nodes, now = get_existing(config), config.cluster.nodes, datetime.now(UTC)
     context = LadderContext(
         machine=planned.machine,
         zone=planned.zone,
@@ -63,7 +65,8 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *_scratch(config),
         *_storage_fabric(config, planned.machine),
         *_metrics(config, planned),
-        *_network(config),
+        *(_network(config) if existing.vpc_id is None else ()),
+        *existing_findings(config, planned),
         *member_key_refreshed(config, has_key=planned.member_key),
         *rendezvous_findings(config, "put nothing else into the stack's security groups"),
         *spot_caps(config, planned.machine, "aws"),
@@ -155,9 +158,11 @@ def _quotas(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
         yield helper_quota("gangway:engine", SYSTEM_MACHINE, SYSTEM_NODES + 1, users, context)
     elif planned.head:
         yield helper_quota("gangway:head.machine_type", head_type(config), 1, "the head node", context)
-    if storage is not None:
+    existing = get_existing(config)
+    if storage is not None and existing.file_system is None:
         yield storage_quota(storage.deployment, storage.capacity_gib, context)
-    yield from network_quotas(planned.machine, config.network.egress, context)
+    if existing.vpc_id is None:
+        yield from network_quotas(planned.machine, config.network.egress, context)
 
 
 def _storage_fabric(config: StackConfig, machine: MachineType) -> Iterable[Finding]:

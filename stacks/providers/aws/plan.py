@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gangway.components.aws.budget import plan_budget_alarms
 from gangway.components.aws.capacity import check_ladder, check_zones, ladder_zones
@@ -21,8 +22,10 @@ from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.image_reference import DIGEST, REPOSITORY
 from gangway.components.core.job import JobSpec
+from gangway.components.core.limits import HeadPortsArgs, SlurmPortsArgs
 from gangway.components.estimate.cost import CostComponent, paid_once
 from gangway.components.kubernetes.spec import ClusterSpec
+from gangway.images.slurm.conf import SRUN_PORTS, SlurmSpec
 from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import api_finding, check_machine_types, get_spec, is_static, topology_findings
 from gangway.stacks.base.shared import (
@@ -36,6 +39,7 @@ from gangway.stacks.base.shared import (
 from gangway.stacks.config.engine_settings import KubernetesConfig, SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import training_job
+from gangway.stacks.providers.aws.settings import EXISTING, ExistingConfig, get_existing
 
 MOUNT = "/fsx"
 NOTICE_SEC = 120  # from a spot interruption notice to termination ("Spot Instance interruption notices")
@@ -86,17 +90,23 @@ def plan(config: StackConfig) -> AwsPlan:
     check_head("aws", head_type(config))
     check_ladder(cluster.capacity, machine)
     check_zones(cluster.capacity, _get_zones(region))
-    zone, reason = _zone(config, region, machine)
+    existing = get_existing(config)
+    zone, reason = _zone(config, existing, region, machine)
     zones = ladder_zones(cluster.capacity, zone)
     eks = plan_eks(config, config.engine, machine) if isinstance(config.engine, KubernetesConfig) else None
     if eks is not None:
         zones = add_second_zone(zones, _get_zones(region))
-    plan_network(config.network.cidr, len(zones))
+    if existing.vpc_id is None:
+        plan_network(config.network.cidr, len(zones))
+    else:
+        _check_subnets(existing, zones)
     if config.storage:
         plan_lustre(**shared.lustre_args(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     check_retention(config.observe.log_days, "gangway:observe.log_days")
     meets = eks is None and nodes_meet(config)
+    has_head = isinstance(config.engine, SlurmConfig) or meets
+    _check_head_group(existing, has_head=has_head)
     return AwsPlan(
         machine=machine,
         region=region,
@@ -104,7 +114,7 @@ def plan(config: StackConfig) -> AwsPlan:
         zones=zones,
         zone_reason=reason,
         repository_arn=_repository_arn(config),
-        head=isinstance(config.engine, SlurmConfig) or meets,
+        head=has_head,
         member_key=config.trains and meets,
         tags=tag_policy(config, machine, region).aws(),
         eks=eks,
@@ -116,15 +126,65 @@ def head_type(config: StackConfig) -> str:
     return config.head.machine_type or "t3.medium"
 
 
+class HeadPorts(NamedTuple):
+    """The ports of a head with a job's rendezvous, or of a Slurm controller."""
+
+    job: HeadPortsArgs | None = None
+    slurm: SlurmPortsArgs | None = None
+
+
+def get_head_ports(config: StackConfig, planned: AwsPlan) -> HeadPorts:
+    """What the security groups must admit; nothing without a head."""
+    if isinstance(config.engine, SlurmConfig):
+        slurm: SlurmPortsArgs = {
+            "controller_port": SlurmSpec.controller_port,
+            "node_port": SlurmSpec.node_port,
+            "client_ports": list(SRUN_PORTS),
+            "lustre": config.storage is not None,
+        }
+        return HeadPorts(slurm=slurm)
+    # It mounts the file system to upload the run record; a command leaves none.
+    mounts = config.storage is not None and config.trains
+    return HeadPorts(shared.head_ports(lustre=mounts) if planned.head else None)
+
+
 def _get_zones(region: Region) -> list[str]:
     return zone_names("aws", region.name, region.zones)
 
 
-def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
-    zones = _get_zones(region)
-    if config.cluster.zone is None:
-        return preferred_zone(config.cluster.capacity) or first_zone(machine, region)
-    return named_zone(config.cluster.zone, zones, region.name), ""
+def _zone(config: StackConfig, existing: ExistingConfig, region: Region, machine: MachineType) -> tuple[str, str]:
+    if config.cluster.zone is not None:
+        return named_zone(config.cluster.zone, _get_zones(region), region.name), ""
+    if preferred := preferred_zone(config.cluster.capacity):
+        return preferred
+    zone, reason = first_zone(machine, region)
+    if existing.subnets and zone not in existing.subnets:
+        return next(iter(existing.subnets)), f"the first zone of {EXISTING}.subnets"
+    return zone, reason
+
+
+def _check_subnets(existing: ExistingConfig, zones: Iterable[str]) -> None:
+    """InputError: nodes have a zone without a subnet."""
+    if missing := [zone for zone in zones if zone not in existing.subnets]:
+        raise InputError(
+            f"{EXISTING}.subnets",
+            f"no subnet in {', '.join(missing)}, where nodes start",
+            value=", ".join(existing.subnets),
+            allowed="a subnet for each zone of the nodes: gangway:cluster.zone and the zones of its capacity",
+            fix=f"add {missing[0]}: SUBNET, or set gangway:cluster.zone: {next(iter(existing.subnets))}",
+        )
+
+
+def _check_head_group(existing: ExistingConfig, *, has_head: bool) -> None:
+    """InputError: the rules of the nodes' group name that of the head, so the stack creates both or none."""
+    groups = existing.security_groups
+    if groups is not None and groups.head is None and has_head:
+        raise InputError(
+            f"{EXISTING}.security_groups.head",
+            "missing: the stack has a head node, and adds no rules to the group of the nodes",
+            allowed="both groups, or none",
+            fix="add head: the security group of the head node, or remove security_groups",
+        )
 
 
 def _repository_arn(config: StackConfig) -> str | None:

@@ -18,7 +18,8 @@ from gangway.stacks.base.kept import keep_job, keep_text
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory
+from gangway.stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory, component_options
+from gangway.stacks.providers.aws.existing_lookups import check_existing
 from gangway.stacks.providers.aws.findings import findings
 from gangway.stacks.providers.aws.lookups import look_up_all, owner_lookups
 from gangway.stacks.providers.aws.plan import AwsPlan, job_spec, paid_blocks, plan, purchases
@@ -60,10 +61,11 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
         check_user_data(config, planned)
     provider = aws.Provider(config.stack, region=config.region)
     check_unclaimed(config, *owner_lookups(config, provider))
+    check_existing(config, planned, provider)
     builds = slurm is None and config.ready_image is None
     found = look_up_all(config, provider, newest_images(config, planned), builds=builds)
     record_choice(config.stack, config.encryption)
-    stack = ComponentFactory(config, planned, pulumi.ResourceOptions(providers={"aws": provider}), found)
+    stack = ComponentFactory(config, planned, component_options(config, provider), found)
     if slurm is not None:
         return build_slurm(stack, slurm)
     key = stack.key()

@@ -1,9 +1,7 @@
 """The provider AWS: facts that need no SDK."""
 
-import re
 from collections.abc import Iterator
 from functools import partial
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from gangway.components.aws.retention import RETENTION
@@ -12,7 +10,7 @@ from gangway.components.catalog.tables import taken_per_month
 from gangway.components.estimate.cost import Declared
 from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.base.rule import is_unknown, items, kind
-from gangway.stacks.config.provider_settings import Account, ImageForm, ObjectStore, ProviderSettings
+from gangway.stacks.providers.aws.settings import EXISTING, SETTINGS, existing_mistakes, get_existing
 
 if TYPE_CHECKING:
     from gangway.stacks.providers.aws.plan import AwsPlan
@@ -69,20 +67,6 @@ def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
             yield f"each {launched} it starts", [specifications] if is_unknown(specifications) else given
 
 
-# The examples of the common settings are AWS's.
-_SETTINGS = ProviderSettings(
-    image=ImageForm(re.compile(r"ami-[0-9a-f]{8,17}"), "ami-0123456789abcdef0"),
-    store=ObjectStore("s3", "s3://bucket/prefix", lambda folder, url: f"aws s3 sync {quote(folder)} {quote(url)}"),
-    storage_kinds=("lustre",),
-    account=Account("aws", "AWS", "region", "choose the account by the environment, such as AWS_PROFILE"),
-    deletes_runs=True,
-    runs_commands=True,
-    joins_commands=True,
-    queues=("slurm", "kubernetes"),
-    has_accounting=True,
-)
-
-
 PROVIDER = Provider(
     name="aws",
     sdk="pulumi-aws",
@@ -106,7 +90,9 @@ PROVIDER = Provider(
         "scaling": "gangway.jobs.systemd.scaling.aws",
     },
     packages=("boto3", "botocore"),
-    settings=_SETTINGS,
+    settings=SETTINGS,
+    mistakes=existing_mistakes,
+    existing=lambda config: {f"{EXISTING}.{key}": id_ for key, id_ in get_existing(config).provided().items()},
     catalog=bundled_folder("aws"),
     bucket_service=lambda _resources: "s3-standard",
     spot_taken=partial(taken_per_month, "aws"),

@@ -12,10 +12,9 @@ from gangway.components.aws.node_pool import LIFECYCLE_HOOK
 from gangway.components.aws.slurm import SlurmIdentity
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
-from gangway.components.core.limits import SlurmPortsArgs
 from gangway.images.aws import EFA_SETUP_SHA256, user_data_base64gzip
 from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
-from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
+from gangway.images.slurm.conf import Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
 from gangway.images.specs import Breaker, FileSystem
 from gangway.stacks.base.cluster_queues import check_machine_types
 from gangway.stacks.base.kept import keep_text
@@ -23,7 +22,7 @@ from gangway.stacks.base.shared import head_host, queue_fabric, slurm_machine
 from gangway.stacks.base.stand_ins import stand_in
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.aws.component_factory import ComponentFactory, Key
+from gangway.stacks.providers.aws.component_factory import ComponentFactory, Identity, Key
 from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan, head_type
 from gangway.stacks.providers.aws.user_data import get_mount_source, longest_mount_source, user_data_limit
 
@@ -198,7 +197,7 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
     config, planned = stack.config, stack.planned
     key = stack.key()
     runs, logs = stack.runs(key), stack.logs(key)
-    network = stack.network(runs, None, key, _ports(stack, engine))
+    network = stack.network(runs, None, key)
     lustre = stack.lustre(network, runs, key)
     munge = stack.munge_key(key)
     names = pulumi.Output.all(munge.name, get_mount_source(lustre), logs.log_group_name).apply(
@@ -252,7 +251,10 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
 
 def _identity(
     stack: ComponentFactory, role: str, munge: SecretParameter, key: Key, logs: NodeLogs | None = None
-) -> SlurmIdentity:
+) -> Identity:
+    profiles = stack.existing.instance_profiles
+    if (given := profiles.head if role == "head" else profiles.node) is not None:
+        return Identity(pulumi.Output.from_input(given))
     args = {
         "role": role,
         "stack": stack.config.stack,
@@ -261,14 +263,4 @@ def _identity(
         "log_group_arn": None if logs is None else logs.log_group_arn,
         "tags": stack.planned.tags,
     }
-    return stack.declare(SlurmIdentity, args, f"-{role}")
-
-
-def _ports(stack: ComponentFactory, engine: SlurmConfig) -> SlurmPortsArgs:
-    spec = slurm_spec(stack.config, engine, stack.planned)
-    return {
-        "controller_port": spec.controller_port,
-        "node_port": spec.node_port,
-        "client_ports": list(SRUN_PORTS),
-        "lustre": stack.config.storage is not None,
-    }
+    return Identity(stack.declare(SlurmIdentity, args, f"-{role}").instance_profile_arn)

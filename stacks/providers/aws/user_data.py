@@ -3,14 +3,13 @@
 import string
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pulumi
 
 from gangway.components.aws.identity import parameter_name
 from gangway.components.aws.launch import count_efa, count_lustre_efa
 from gangway.components.aws.node_pool import LIFECYCLE_HOOK
-from gangway.components.aws.storage import LustreFileSystem
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
 from gangway.images.aws import (
@@ -41,7 +40,21 @@ class Names(NamedTuple):
     signing_key: str
 
 
-def get_mount_source(lustre: LustreFileSystem | None) -> pulumi.Output[str] | None:
+class Mountable(Protocol):
+    """A file system, new or existing."""
+
+    @property
+    def dns_name(self) -> pulumi.Output[str]:
+        """The address of its servers."""
+        ...
+
+    @property
+    def mount_name(self) -> pulumi.Output[str]:
+        """Its name on them."""
+        ...
+
+
+def get_mount_source(lustre: Mountable | None) -> pulumi.Output[str] | None:
     """The file system as nodes mount it."""
     return pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None
 

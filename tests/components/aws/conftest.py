@@ -136,6 +136,12 @@ def example_args(
             "zone_id": "Z1",
             "tags": tags,
         },
+        "HeadZone": {"vpc_id": "vpc-1", "region": "us-east-2", "tags": tags},
+        "SecurityGroups": {
+            "vpc_id": "vpc-1",
+            "head": {"rendezvous_port": 29400, "metrics_port": 9400, "lustre": True},
+            "tags": tags,
+        },
         "ImageRegistry": {"kms_key_arn": KEY, "tags": tags},
         "LustreFileSystem": {
             "capacity_gib": 1200,

@@ -15,16 +15,18 @@ from typing import Any
 
 from .aws_facts import (
     ARN_PATHS,
+    FINDING,
     GLOBAL_SERVICES,
     HELD_BY_USERS,
     ID_INPUTS,
     ID_PREFIXES,
     LOOSE_USERS,
+    NEEDED,
     PERMISSION,
     REPLACING_INPUTS,
     SETTINGS,
 )
-from .service import Look, RefusedError, Service
+from .service import Look, RefusedError, Service, texts
 
 ACCOUNT = "123456789012"
 PASSWORD_PREFIX = "ecr-password-"
@@ -101,6 +103,10 @@ class Aws(Service):
 
     def admit(self, type_token: str, inputs: Mapping[str, Any], look: Look) -> None:
         """See Service."""
+        for key, needed in NEEDED.get(type_token, {}).items():
+            for id_ in texts([inputs.get(key)]):
+                if not look(needed, id_):
+                    raise RefusedError(f"{needed.rpartition(':')[2]} {id_}: NotFound")
         match type_token:
             case "aws:ec2/instance:Instance":
                 _admit_instance(inputs, look)
@@ -114,12 +120,18 @@ class Aws(Service):
         if function == "aws:ssm/getParameter:getParameter":
             image = f"ami-{zlib.crc32(args['name'].encode()):08x}{self.newest():09x}"
             return {"id": args["name"], "name": args["name"], "insecureValue": image, "value": image, "type": "String"}
+        if function in FINDING:
+            return self._find(function, args)
+        if function == "aws:index/getCallerIdentity:getCallerIdentity":
+            return {"id": ACCOUNT, "accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/ann", "userId": "AIDA"}
+        if function == "aws:vpc/getSecurityGroupRules:getSecurityGroupRules":
+            (group,) = args["filters"][0]["values"]
+            ids = [one["id"] for one in self.resources_of_type("rule") if one["outputs"]["securityGroupId"] == group]
+            return {"id": group, "ids": ids}
         roles = {one["id"]: one["inputs"].get("tags", {}) for one in self.resources_of_type("aws:iam/role:Role")}
         if function == "aws:iam/getRoles:getRoles":
             names = [name for name in roles if re.search(args["nameRegex"], name)]
             return {"id": "roles", "arns": [self._arn("aws:iam/role:Role", name) for name in names], "names": names}
-        if function == "aws:iam/getRole:getRole":
-            return {"id": args["name"], "name": args["name"], "tags": roles[args["name"]]}
         if function == "aws:kms/getAlias:getAlias":
             aliases = {one["id"]: one["inputs"] for one in self.resources_of_type("aws:kms/alias:Alias")}
             if args["name"] not in aliases:
@@ -143,6 +155,14 @@ class Aws(Service):
             "region": self._region,
             "userName": "AWS",
         }
+
+    def _find(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        type_token, argument = FINDING[function]
+        for one in self.resources_of_type(type_token):
+            known = {**one["outputs"], "id": one["id"], argument: one["outputs"].get(argument, one["id"])}
+            if known[argument] == args.get(argument):
+                return {**known, "tags": one["inputs"].get("tags", {})}
+        raise RefusedError(f"reading {type_token} ({args.get(argument)}): NotFound: no matching resource")
 
     def _arn(self, type_token: str, id_: str) -> str:
         service, _, kind = type_token.removeprefix("aws:").partition(":")[0].partition("/")

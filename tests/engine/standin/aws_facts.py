@@ -138,6 +138,35 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:sns/topicSubscription:TopicSubscription": frozenset({"endpoint", "protocol", "topic"}),
 }
 
+# Functions that find one resource: its type, and the argument that names it. They answer with its outputs.
+FINDING: Mapping[str, tuple[str, str]] = {
+    "aws:cloudwatch/getLogGroup:getLogGroup": ("aws:cloudwatch/logGroup:LogGroup", "name"),
+    "aws:ec2/getRouteTable:getRouteTable": ("aws:ec2/routeTable:RouteTable", "subnetId"),
+    "aws:ec2/getSecurityGroup:getSecurityGroup": ("aws:ec2/securityGroup:SecurityGroup", "id"),
+    "aws:ec2/getSubnet:getSubnet": ("aws:ec2/subnet:Subnet", "id"),
+    "aws:ec2/getVpc:getVpc": ("aws:ec2/vpc:Vpc", "id"),
+    "aws:ecr/getRepository:getRepository": ("aws:ecr/repository:Repository", "name"),
+    "aws:iam/getInstanceProfile:getInstanceProfile": ("aws:iam/instanceProfile:InstanceProfile", "name"),
+    "aws:iam/getPolicy:getPolicy": ("aws:iam/policy:Policy", "arn"),
+    "aws:iam/getRole:getRole": ("aws:iam/role:Role", "name"),
+    "aws:kms/getKey:getKey": ("aws:kms/key:Key", "keyId"),
+    "aws:route53/getZone:getZone": ("aws:route53/zone:Zone", "zoneId"),
+    "aws:s3/getBucket:getBucket": ("aws:s3/bucket:Bucket", "bucket"),
+    "aws:vpc/getSecurityGroupRule:getSecurityGroupRule": ("rule", "securityGroupRuleId"),
+}
+
+# What AWS refuses to make of the id of what it does not have: type -> inputs, possibly a list's, and their types.
+NEEDED: Mapping[str, Mapping[str, str]] = {
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter": {"logGroupName": "aws:cloudwatch/logGroup:LogGroup"},
+    "aws:ec2/instance:Instance": {
+        "subnetId": "aws:ec2/subnet:Subnet",
+        "vpcSecurityGroupIds": "aws:ec2/securityGroup:SecurityGroup",
+    },
+    "aws:iam/role:Role": {"permissionsBoundary": "aws:iam/policy:Policy"},
+    "aws:route53/record:Record": {"zoneId": "aws:route53/zone:Zone"},
+    "aws:s3/bucketPolicy:BucketPolicy": {"bucket": "aws:s3/bucket:Bucket"},
+}
+
 # What AWS does not delete while something else names it (DependencyViolation and the like), and who may name it still.
 HELD_BY_USERS = frozenset(
     {

@@ -13,7 +13,7 @@ from gangway.stacks.base.rule import kind
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import Plan, make_plan
 
-AWS_STACKS = ("aws-demo", "aws-g5-dev", "aws-p4d-block", "aws-p5-slurm", "aws-p5-spot", "eks-p5-kueue")
+AWS_STACKS = ("aws-demo", "aws-existing", "aws-g5-dev", "aws-p4d-block", "aws-p5-slurm", "aws-p5-spot", "eks-p5-kueue")
 SITE_STACKS = ("hosts-lab", "hosts-slurm", "openstack-gpu")
 QUEUE_STACKS = ("gke-a3-jobset", "gke-tpu-v5e", "aks-ndv5")
 
