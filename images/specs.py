@@ -64,6 +64,22 @@ class Breaker:
         return {"BREAKER_LIMIT": str(self.given_up), "BREAKER_SEC": str(self.minutes * 60)}
 
 
+@dataclass(frozen=True)
+class IdleStop:
+    """The job ends, and its nodes leave, once all GPUs were used less than `below_percent` for `minutes`."""
+
+    minutes: int
+    below_percent: int
+
+    def settings(self, num_nodes: int) -> dict[str, str]:
+        """Variables of watch-idle.sh."""
+        return {
+            "IDLE_NODES": str(num_nodes),
+            "IDLE_PERCENT": str(self.below_percent),
+            "IDLE_SEC": str(self.minutes * 60),
+        }
+
+
 def check_pinned(place: str, image: str) -> None:
     """Raises ValueError for an image without a fixed tag."""
     tag = image.rpartition("/")[2].partition(":")[2]
@@ -240,7 +256,8 @@ class MachineSpec:
 class WorkerSpec(MachineSpec):
     """A worker in a group. `data_dir`: the job reads and may fill it; `scratch_mount_point`: the machine's disks, on
     the node and in the container (TMPDIR); `terminate_when_done`: at the job's end the node leaves its group, else
-    stays with the trainer stopped; `breaker`: None replaces every node that gives up.
+    stays with the trainer stopped; `breaker`: None replaces every node that gives up; `idle_stop`: None never ends an
+    idle job.
     """
 
     data_dir: str | None = None
@@ -248,6 +265,12 @@ class WorkerSpec(MachineSpec):
     labels: Mapping[str, str] = field(default_factory=dict)
     terminate_when_done: bool = False
     breaker: Breaker | None = None
+    idle_stop: IdleStop | None = None
+
+    @property
+    def idle_settings(self) -> dict[str, str]:
+        """Variables of watch-idle.sh; none without it."""
+        return self.idle_stop.settings(self.job.num_nodes_max) if self.idle_stop else {}
 
 
 @dataclass(frozen=True, kw_only=True)

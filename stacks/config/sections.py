@@ -111,6 +111,19 @@ class BreakerConfig(Section):
     minutes: Whole = Field(default=180, ge=30, le=1440)
 
 
+class IdleStopConfig(Section):
+    """Ends a job whose GPUs are idle on all nodes, and removes the nodes. Counted as active: GPUs that cannot be
+    measured, and nodes that prepare, compile, save or upload.
+
+    Attributes:
+        minutes: time without a break in which each GPU is idle.
+        below_percent: utilization below which a GPU is idle.
+    """
+
+    minutes: Whole = Field(default=60, ge=10, le=1440)
+    below_percent: Whole = Field(default=5, ge=1, le=50)
+
+
 FEWEST_GIVEN_UP = 4
 
 
@@ -169,6 +182,7 @@ class ClusterConfig(Section):
     )
     fabric_check: FabricCheckConfig = FabricCheckConfig()
     breaker: BreakerConfig = BreakerConfig()
+    idle_stop: IdleStopConfig | None = Field(default=None, examples=[{"minutes": 60, "below_percent": 5}])
 
     @property
     def given_up_limit(self) -> int:

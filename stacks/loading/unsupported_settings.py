@@ -20,11 +20,14 @@ _CONTROLLER = "gangway:job.controller"
 
 Reasons = Mapping[str, str]
 """Config path -> why it has no effect."""
-_QUEUE_STEPS = {"observe.no_steps_minutes": "the steps of a queue's jobs are not known"}
+_QUEUE_OTHERS = {
+    "observe.no_steps_minutes": "the steps of a queue's jobs are not known",
+    "cluster.idle_stop": "engine.idle_minutes removes nodes without a job",
+}
 _QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
-    "slurm": {**_QUEUE_STEPS, "head.prometheus_image": "its head runs no Prometheus so far"},
+    "slurm": {**_QUEUE_OTHERS, "head.prometheus_image": "its head runs no Prometheus so far"},
     "kubernetes": {
-        **_QUEUE_STEPS,
+        **_QUEUE_OTHERS,
         "cluster.breaker": "the cluster's autoscaler itself waits longer and longer, up to half an hour, for a "
         "group whose machines do not become nodes",
         "cluster.software_refresh": "its nodes have no software of Gangway's, and jobs bring their images",

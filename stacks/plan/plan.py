@@ -133,7 +133,7 @@ class Plan:
             return self.cost.hourly
         if self.config.job is None:
             return self.hourly_with(self.config.cluster.nodes.min)
-        if not self.config.work.terminate_when_done or stays:
+        if not self.config.nodes_leave or stays:
             return self.rung.hourly
         nodes = self.rung.nodes_hourly
         return None if nodes is None else self.cost.hourly - nodes

@@ -175,7 +175,7 @@ class ComponentFactory(Factory[AwsPlan]):
 
     def node_identity(self, rights: dict[str, Any]) -> NodeIdentity:
         """The workers' role."""
-        return self.declare(NodeIdentity, {**rights, "self_termination": self.config.work.terminate_when_done})
+        return self.declare(NodeIdentity, {**rights, "self_termination": self.config.nodes_leave})
 
     def pool(
         self,
