@@ -14,7 +14,7 @@ from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Trainin
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
 from gangway.images.slurm.conf import SlurmMachine
-from gangway.images.specs import Breaker, IdleStop
+from gangway.images.specs import Breaker, IdleStop, JobLimit
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
 from gangway.stacks.config.sections import CommandConfig
@@ -131,7 +131,17 @@ def machine_settings(config: StackConfig, job: JobSpec, bucket_url: str, mount: 
         "bucket_uri": f"{bucket_url}/{config.stack}",
         "run_dir": folder,
         "max_hours": config.work.max_hours,
+        "limit": job_limit(config),
     }
+
+
+def job_limit(config: StackConfig) -> JobLimit | None:
+    """What the stack's job may spend on its nodes."""
+    limits = config.budget.limits
+    if config.job is None or limits is None or limits.job_usd is None:
+        return None
+    assert limits.usd_per_node_hour is not None, "checked by gangway.stacks.loading.unsupported_settings"
+    return JobLimit(limits.job_usd, limits.usd_per_node_hour)
 
 
 def _with_busy_file(config: StackConfig, job: JobSpec, folder: str) -> JobSpec:

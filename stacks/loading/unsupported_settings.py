@@ -55,7 +55,7 @@ def provider_mistakes(config: StackConfig, place: str) -> list[InputError]:
     checks: tuple[Callable[[StackConfig], Iterator[InputError]], ...] = (
         _sections, _image_form, _topology, _storage, _source_scheme, _settings_of_others, _run_deletion, _site,
         _provider_section, _unsupported, signature_mistakes, _node_bounds, _unknown_prices, _unknown_carbon, _command,
-        _queue,
+        _queue, _limits,
     )  # fmt: skip
     return [mistake.within(place) for check in checks for mistake in check(config)]
 
@@ -383,6 +383,25 @@ def _queue(config: StackConfig) -> Iterator[InputError]:
         yield from _accounting(config)
     for path, why in _QUEUE_UNSUPPORTED[kind].items():
         yield from _without_effect(config, path, f"with engine: {kind}: {why}")
+
+
+def _limits(config: StackConfig) -> Iterator[InputError]:
+    """Limits that this kind of stack cannot keep."""
+    limits = config.budget.limits
+    if limits is None:
+        return
+    unsupported = {
+        "user_usd_per_month": "a stack's own job has no user: budget.monthly_usd limits the stack",
+        "team_usd_per_month": "a stack's own job has no team's queue: budget.monthly_usd limits the stack",
+    }
+    if config.engine.has_queue:
+        unsupported = {"usd_per_node_hour": "jobs are priced by engines.yaml"}
+    for name, why in unsupported.items():
+        if getattr(limits, name) is not None:
+            yield InputError(
+                f"gangway:budget.limits.{name}", f"of no effect with engine: {config.engine.kind}: {why}",
+                allowed=f"no {name} here", fix=f"leave {name} out",
+            )  # fmt: skip
 
 
 def _accounting(config: StackConfig) -> Iterator[InputError]:
