@@ -68,6 +68,7 @@ def _job(
 ) -> Iterable[Finding]:
     job_usd, price, nodes = limits.job_usd, limits.usd_per_node_hour, config.cluster.nodes
     assert job_usd is not None
+    assert price is not None, "checked by gangway.stacks.loading.unsupported_settings"
     if machine.backend == "xla":
         raise InputError(
             f"{_PLACE}.job_usd", "hosts of TPU slices do not count what a slice costs", value=job_usd,
@@ -76,14 +77,6 @@ def _job(
     known = [rung for rung in rungs if rung.nodes_hourly is not None]
     top = max(known, key=lambda rung: (rung.nodes_hourly or 0.0) / rung.num_nodes, default=None)
     listed = None if top is None or top.nodes_hourly is None else top.nodes_hourly / top.num_nodes
-    if price is None:
-        found = "which is in no price list: write your own" if listed is None or top is None else (
-            f"write usd_per_node_hour: {listed:.4g}, the plan's price of a node on capacity[{top.position}], {top.kind}"
-        )  # fmt: skip
-        raise InputError(
-            f"{_PLACE}.usd_per_node_hour", "missing: nodes count by it what the job costs",
-            allowed="it is required with job_usd", fix=found,
-        )  # fmt: skip
     least_hours = None if run.hours is None else run.hours.low
     if least_hours is not None and least_hours * nodes.min * price > job_usd:
         raise InputError(

@@ -394,6 +394,12 @@ def _limits(config: StackConfig) -> Iterator[InputError]:
         "user_usd_per_month": "a stack's own job has no user: budget.monthly_usd limits the stack",
         "team_usd_per_month": "a stack's own job has no team's queue: budget.monthly_usd limits the stack",
     }
+    if config.job is not None and limits.job_usd is not None and limits.usd_per_node_hour is None:
+        yield InputError(
+            "gangway:budget.limits.usd_per_node_hour", "missing: nodes count by it what the job costs",
+            allowed="it is required with job_usd: the price of one node, in US dollars",
+            fix="write usd_per_node_hour: 55.04, for example; `gangway plan` names the price if yours is lower",
+        )  # fmt: skip
     if config.engine.has_queue:
         unsupported = {"usd_per_node_hour": "jobs are priced by engines.yaml"}
     for name, why in unsupported.items():

@@ -216,7 +216,8 @@ def move(
 
     site, source = get_site(to), movable(get_engine(on), "--on")
     target = movable(site.engine, "--to")
-    spending.check(site, source.job(job_id), _now())
+    if site.limits is not None:
+        spending.check(site, source.job(job_id), _now())
     with _progress_bar() as bar:
         moved = move_job(source, job_id, target, lambda _: _pause(), bar, _print_err)
     _print_move(moved)

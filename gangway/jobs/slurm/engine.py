@@ -319,10 +319,10 @@ class SlurmEngine(FolderEngine):
         if not self.has_accounts():
             return None
         words = ("--noheader", "--parsable2", "--allusers", "--allocations", "--duplicates", "--truncate")
-        words += ("--format=User,Account,AllocNodes,ElapsedRaw",)
         begin, end = (f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}" for at in (since, now))
+        span = (f"--starttime={begin}", f"--endtime={end}")
         variables = {**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
-        text = _slurm("sacct", *words, f"--starttime={begin}", f"--endtime={end}", variables=variables)
+        text = _slurm("sacct", *words, *span, "--format=User,Account,AllocNodes,ElapsedRaw", variables=variables)
         return script.sum_node_hours(text)
 
     def has_accounts(self) -> bool:
