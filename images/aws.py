@@ -57,10 +57,10 @@ class AwsNodeSpec(AwsMachineSpec, WorkerSpec):
                 f"AwsNodeSpec.lustre_efa: True with {self.efa_interfaces_planned} EFA interfaces and file_system "
                 f"{self.file_system!r}; allowed: with a file system and EFA interfaces; fix: lustre_efa=False"
             )
-        if not self.stack and (self.terminate_when_done or self.lifecycle_hook):
+        if not self.stack and (self.terminate_when_done or self.idle_stop or self.lifecycle_hook):
             raise ValueError(
-                "AwsNodeSpec.stack: '' with terminate_when_done or lifecycle_hook; allowed: the value of the tag "
-                "gangway:stack, by which a node finds its groups; fix: pass the stack's name"
+                "AwsNodeSpec.stack: '' with terminate_when_done, idle_stop or lifecycle_hook; allowed: the value of "
+                "the tag gangway:stack, by which a node finds its groups; fix: pass the stack's name"
             )
 
 
@@ -123,6 +123,7 @@ def aws_env_text(spec: AwsMachineSpec) -> str:
         settings |= {
             **shell.worker_settings(spec.job, _node_steps(node), files),
             **(node.breaker.settings if node.breaker else {}),
+            **node.idle_settings,
             "DATA_DIR": node.data_dir or "",
             "EFA_INTERFACES_PLANNED": str(node.efa_interfaces_planned),
             "GPUS_PLANNED": shell.planned_gpus(spec.job),
@@ -146,7 +147,9 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         render.etc_file("job.env", "0600", aws_job_env_text(spec)),
         render.etc_file("node.env", "0600", aws_env_text(spec)),
         *render.scripts(
-            CLOUD, ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *render.WORKER_SCRIPTS], spec.job
+            CLOUD,
+            ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *render.worker_scripts(spec)],
+            spec.job,
         ),
         *(render.bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
         *([render.bare_python_file("breaker.py")] if spec.breaker else []),

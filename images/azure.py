@@ -105,6 +105,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
     rdma = node.fabric.rdma if node and node.fabric else None
     settings = {
         **(node.breaker.settings if node and node.breaker else {}),
+        **(node.idle_settings if node else {}),
         **(rdma.settings if rdma else {}),
         **shell.machine_settings(spec, "worker" if node else "head"),
         **shell.metadata_settings(spec),
@@ -127,6 +128,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
 def render_azure_node(spec: AzureNodeSpec) -> str:
     """A GPU worker's `#cloud-config` for Azure's HPC images of Ubuntu."""
     steps = _node_steps(spec)
+    verify = shell.verify_scripts(spec.job)
     started = ["gangway-trainer.service", "gangway-watch.timer", *_own_units(spec)]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
@@ -142,7 +144,7 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
         render.NO_UPGRADES,
         *render.scripts(
             CLOUD,
-            ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *render.WORKER_SCRIPTS, "run-job.sh"],
+            ["common.sh", "cloud.sh", *steps, *verify, *render.worker_scripts(spec), "run-job.sh"],
             spec.job,
         ),
         *(render.python_file(name) for name in ("notices.py", "azure/notices.py")),

@@ -199,6 +199,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
     files, data = spec.file_system, spec.data
     settings = {
         **(node.breaker.settings if node and node.breaker else {}),
+        **(node.idle_settings if node else {}),
         # A TPU's container runs as root, who owns the devices.
         **shell.machine_settings(spec, "worker" if worker else "head", 0 if host else TRAINER_UID),
         **shell.metadata_settings(spec),
@@ -296,7 +297,7 @@ def _worker_files(
         *(render.python_file(name) for name in ("notices.py", "gcp/notices.py")),
         *render.scripts(
             CLOUD,
-            ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *render.WORKER_SCRIPTS, *more],
+            ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *render.worker_scripts(spec), *more],
             spec.job,
         ),
         *(render.unit(CLOUD, name, values) for name in units),

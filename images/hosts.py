@@ -106,6 +106,7 @@ def host_files(spec: HostSpec) -> list[render.NodeFile]:
         "log_options": lambda stream: shell.NO_LOG,
         "mount": "check-shared.sh",
         "prometheus_arguments": _PROMETHEUS,
+        "idle_stop": False,
         "results_at_end": spec.results_sec > 0,
         "results_sec": spec.results_sec,
         "role": "worker",

@@ -14,7 +14,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gangway.components.core.job import OPEN_FILES, JobSpec
 from gangway.images import shell
-from gangway.images.specs import HELD_OBJECT, TRAINER_UID, DockerfileSpec, HeadSpec, MachineSpec, pinned_image
+from gangway.images.specs import (
+    HELD_OBJECT,
+    TRAINER_UID,
+    DockerfileSpec,
+    HeadSpec,
+    MachineSpec,
+    WorkerSpec,
+    pinned_image,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 BIN_DIR = "/opt/gangway/bin"
@@ -177,6 +185,15 @@ def select_enabled(names: Mapping[str, bool]) -> list[str]:
     return [name for name, is_enabled in names.items() if is_enabled]
 
 
+def worker_scripts(spec: MachineSpec) -> list[str]:
+    """Scripts of every worker, and of one that may be stopped as idle."""
+    return [*WORKER_SCRIPTS, *(["watch-idle.sh"] if _has_idle_stop(spec) else [])]
+
+
+def _has_idle_stop(spec: MachineSpec) -> bool:
+    return isinstance(spec, WorkerSpec) and spec.idle_stop is not None
+
+
 def head_units(
     spec: HeadSpec, *, meets: bool = True, more: Sequence[str] = (), timers: Sequence[str] = ()
 ) -> tuple[list[str], list[str]]:
@@ -205,6 +222,7 @@ def unit_values(spec: MachineSpec, steps: Sequence[str], role: str, **more: obje
 def worker_values(spec: MachineSpec, margin_sec: int) -> dict[str, object]:
     """Template values for a worker's end."""
     return {
+        "idle_stop": _has_idle_stop(spec),
         "results_sec": shell.results_sec(spec.file_system),
         "results_at_end": spec.file_system is not None,
         "timeout_stop_sec": spec.job.shutdown_timeout_sec + margin_sec,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from gangway.components.core.job import OPEN_FILES, JobSpec
-from gangway.images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key, pinned_image
+from gangway.images.specs import TRAINER_UID, FileSystem, JobLimit, MachineSpec, job_key, pinned_image
 
 CONTAINER_NAME = "gangway-trainer"
 MEMBER_FILE = "/run/gangway-member.pem"  # the member key of `fetch-key.sh`, on the node and in containers
@@ -167,18 +167,26 @@ def member_argv(member_key: str | None) -> list[str]:
     return ["--member-key", MEMBER_FILE] if member_key else []
 
 
-def life_argv(job: JobSpec, run_dir: str, max_hours: float | None) -> list[str]:
-    """The launcher's arguments for the job's shared folder and its hours."""
+def life_argv(job: JobSpec, run_dir: str, max_hours: float | None, limit: JobLimit | None = None) -> list[str]:
+    """The launcher's arguments for the job's shared folder, its hours and its money."""
     hours = [] if max_hours is None else ["--max-hours", f"{max_hours:.10g}"]
-    return ["--job-dir", f"{run_dir}/.launch/{job_key(job)}", *hours]
+    money = ["--max-usd", f"{limit.max_usd:.10g}"] if limit else []
+    money += ["--usd-per-node-hour", f"{limit.usd_per_node_hour:.10g}"] if limit else []
+    return ["--job-dir", f"{run_dir}/.launch/{job_key(job)}", *hours, *money]
 
 
 def workload_argv(spec: MachineSpec, bin_dir: str, watch: Sequence[str] = ()) -> list[str]:
     """The job container's command: the custom one or the launcher. `watch`: the launcher's arguments for notices."""
     if spec.job.command is not None:
-        return _custom_argv(spec.job, bin_dir, spec.run_dir, spec.max_hours)
-    life = life_argv(spec.job, spec.run_dir, spec.max_hours)
+        return _custom_argv(spec.job, bin_dir, spec.run_dir, _command_hours(spec))
+    life = life_argv(spec.job, spec.run_dir, spec.max_hours, spec.limit)
     return [*watch, *member_argv(spec.member_key), *life, *spec.job.torchrun_argv()]
+
+
+def _command_hours(spec: MachineSpec) -> float | None:
+    """A command's script counts hours, not money: those for which all nodes can be up."""
+    most = spec.limit.hours(spec.job.num_nodes_max) if spec.limit else math.inf
+    return spec.max_hours if most >= (spec.max_hours or math.inf) else most
 
 
 def workload_mounts(job: JobSpec, bin_dir: str) -> list[str]:

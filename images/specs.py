@@ -31,6 +31,18 @@ def stack_uid(stack: str) -> int:
 PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.5.0"  # the default of stack files
 
 
+@dataclass(frozen=True)
+class JobLimit:
+    """What a job may spend on its nodes, at the price of one node."""
+
+    max_usd: float
+    usd_per_node_hour: float
+
+    def hours(self, num_nodes: int) -> float:
+        """After how many hours this many nodes have cost it."""
+        return self.max_usd / self.usd_per_node_hour / num_nodes
+
+
 def job_key(job: JobSpec) -> str:
     """Identifies a job among those of its stack. More nodes or more `max_hours` do not change it."""
     return hashlib.sha256(json.dumps(_job_identity(job)).encode()).hexdigest()[:12]
@@ -42,9 +54,9 @@ def _job_identity(job: JobSpec) -> list[object]:
     return [job.image, training, *command]
 
 
-def ended_object(job: JobSpec, max_hours: float | None) -> str:
+def ended_object(job: JobSpec, max_hours: float | None, limit: JobLimit | None = None) -> str:
     """Key of an object that exists once the job has ended, for any number of nodes: a resized pool keeps its head."""
-    identity = json.dumps([*_job_identity(job), max_hours])
+    identity = json.dumps([*_job_identity(job), max_hours, *([limit.max_usd] if limit else [])])
     return f"{job.name}/ended-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
@@ -62,6 +74,22 @@ class Breaker:
     def settings(self) -> dict[str, str]:
         """Variables of common.sh."""
         return {"BREAKER_LIMIT": str(self.given_up), "BREAKER_SEC": str(self.minutes * 60)}
+
+
+@dataclass(frozen=True)
+class IdleStop:
+    """The job ends, and its nodes leave, once all GPUs were used less than `below_percent` for `minutes`."""
+
+    minutes: int
+    below_percent: int
+
+    def settings(self, num_nodes: int) -> dict[str, str]:
+        """Variables of watch-idle.sh."""
+        return {
+            "IDLE_NODES": str(num_nodes),
+            "IDLE_PERCENT": str(self.below_percent),
+            "IDLE_SEC": str(self.minutes * 60),
+        }
 
 
 def check_pinned(place: str, image: str) -> None:
@@ -195,7 +223,7 @@ class MachineSpec:
     """Settings of all machines of a stack. `job`: its image must be named by digest; `bucket_uri`: `s3://...`,
     `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`; `member_key`,
     `signing_key`: the secrets with the keys; `max_hours`: counted over all starts while at least one node is up; None
-    for no limit.
+    for no limit; `limit`: of what the job may spend on its nodes.
     """
 
     stack: str
@@ -207,6 +235,7 @@ class MachineSpec:
     member_key: str | None = None
     signing_key: str | None = None
     max_hours: float | None = None
+    limit: JobLimit | None = None
 
     def __post_init__(self) -> None:
         place = type(self).__name__
@@ -233,14 +262,15 @@ class MachineSpec:
     @property
     def ended_object(self) -> str:
         """Key below `bucket_uri`; see `ended_object`."""
-        return ended_object(self.job, self.max_hours)
+        return ended_object(self.job, self.max_hours, self.limit)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSpec(MachineSpec):
     """A worker in a group. `data_dir`: the job reads and may fill it; `scratch_mount_point`: the machine's disks, on
     the node and in the container (TMPDIR); `terminate_when_done`: at the job's end the node leaves its group, else
-    stays with the trainer stopped; `breaker`: None replaces every node that gives up.
+    stays with the trainer stopped; `breaker`: None replaces every node that gives up; `idle_stop`: None never ends an
+    idle job.
     """
 
     data_dir: str | None = None
@@ -248,6 +278,12 @@ class WorkerSpec(MachineSpec):
     labels: Mapping[str, str] = field(default_factory=dict)
     terminate_when_done: bool = False
     breaker: Breaker | None = None
+    idle_stop: IdleStop | None = None
+
+    @property
+    def idle_settings(self) -> dict[str, str]:
+        """Variables of watch-idle.sh; none without it."""
+        return self.idle_stop.settings(self.job.num_nodes_max) if self.idle_stop else {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,6 +143,9 @@ class JobStatus(OneLineTexts):
     """That brought it here, oldest first."""
     stretches: tuple[RunInterval, ...] | None = ()
     """On this engine; None if no longer known. For Kubernetes see `gangway.jobs.kubernetes.status`."""
+    most_nodes: int | None = None
+    """As its job file asks, like max_hours; None if unknown."""
+    max_hours: float | None = None
 
     @property
     def known_starts(self) -> int:

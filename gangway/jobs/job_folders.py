@@ -368,7 +368,7 @@ class FolderEngine(Engine, ABC):
             job_id = f"{job.name}-{number}"
             status = JobStatus(
                 job_id, job.name, new.owner, job.team or "", Phase.WAITING, (), 0, None, "", datetime.now(UTC),
-                moves=moves,
+                moves=moves, most_nodes=job.nodes.max, max_hours=job.max_hours,
             )  # fmt: skip
             write_status(new, status)
             try:

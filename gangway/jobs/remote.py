@@ -29,7 +29,7 @@ _NO_PROGRAM, _NO_CONNECTION = 127, 255
 _MOST_ANSWER_BYTES = 256_000_000
 _MOST_GREETINGS = 200
 """Lines that a login shell may print before Gangway does."""
-PROTOCOL = 3
+PROTOCOL = 4
 """Increased with every change: both ends must agree."""
 
 

@@ -4,7 +4,7 @@ best of those that would start it immediately, else of those that accept it; bes
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -21,6 +21,8 @@ from gangway.jobs.job_folders import FolderEngine
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.engines_file import KINDS, NamedEngine, named_engines
 from gangway.stacks.config.job_file import JobFile
+from gangway.stacks.config.sections import LimitsConfig
+from gangway.stacks.loading.loader import from_file
 from gangway.trainer.core.regular_files import check_reachable
 
 NO_PRICE = "the price of a node is unknown"
@@ -54,11 +56,12 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Site:
-    """An engine as the user named it; `nodes` is None if not declared."""
+    """An engine as the user named it; `nodes` and `limits` are None if not declared."""
 
     engine: Engine
     asked: str = ""
     nodes: Nodes | None = None
+    limits: LimitsConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -191,8 +194,15 @@ def engine_label(engine: Engine) -> str:
 _WAITS = {By.ORDER: "as the first in the list", By.COST: "at the lowest cost", By.CARBON: "with the least CO2e"}
 
 
-def choose_engine(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placement:
-    """`by` None: dollars if known for all that accept the job, else order. InputError: no engine accepts it."""
+def choose_engine(
+    sites: Sequence[Site],
+    job: JobFile,
+    by: By | None = None,
+    check_limits: Callable[[Site], None] = lambda site: None,
+) -> Placement:
+    """`by` None: dollars if known for all that accept the job, else order. `check_limits`: InputError if the job is
+    too expensive there. InputError: no engine accepts it.
+    """
     lines, found, fixes = list[str](), list[_Candidate](), dict[str, None]()
     for site in sites:
         engine = site.engine
@@ -201,6 +211,7 @@ def choose_engine(sites: Sequence[Site], job: JobFile, by: By | None = None) -> 
                 lines.append(f"{engine_label(engine)}: cannot run it: {errors[0].path}: {errors[0].message}")
                 fixes[errors[0].fix] = None
                 continue
+            check_limits(site)
             each = _Candidate(site, engine.room(job), charge(site, job))
         except InputError as error:
             if len(sites) == 1:
@@ -320,7 +331,20 @@ def get_site(asked: str | None) -> Site:
         engine = RemoteEngine(own.via, own.engine, own.program, region)
     else:
         engine = _engine(own.engine, f"engines.{named}.engine", region)
-    return Site(engine, named, find_nodes(named, own))
+    return Site(engine, named, find_nodes(named, own), _find_limits(named, own))
+
+
+def _find_limits(name: str, own: NamedEngine) -> LimitsConfig | None:
+    """The limits in the engines' file, or of the stack file that it names. InputError: that has none."""
+    if own.stack is None:
+        return own.limits
+    limits = from_file(Path(own.stack).expanduser()).budget.limits
+    if limits is None:
+        raise InputError(
+            f"engines.{name}.stack", "has no limits", value=own.stack, allowed="a stack file with budget.limits",
+            fix="add limits to its gangway:budget, or write limits here",
+        )  # fmt: skip
+    return limits
 
 
 def _engine(text: str, option: str, region: Place | None) -> Engine:

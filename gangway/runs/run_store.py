@@ -390,8 +390,9 @@ _NAME = r"^[A-Za-z0-9._-]*$"
 _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "bad-input": "its input is invalid, or does not work on these GPUs",
+        "idle": "every GPU of all nodes was idle, so its nodes left (gangway:cluster.idle_stop)",
         "fabric-too-slow": "the all-reduce before the job was below gangway:cluster.fabric_check",
-        "max-hours": "it reached max_hours, counted while a node was up, before it was done",
+        "max-hours": "it reached max_hours, counted while a node was up, or budget.limits.job_usd, before it was done",
         "too-many-failures": "it failed repeatedly, on every node or on the maximum number of nodes",
     }
 )

@@ -15,11 +15,12 @@ from gangway.components.core.limits import HeadPortsArgs
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
 from gangway.images.slurm.conf import SlurmMachine
-from gangway.images.specs import Breaker
+from gangway.images.specs import Breaker, IdleStop, JobLimit
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
 from gangway.stacks.config.sections import CommandConfig
 from gangway.stacks.config.stack_config import StackConfig, image_signature
+from gangway.trainer.core.heartbeat import BUSY_VARIABLE
 
 RENDEZVOUS_PORT = 29400
 METRICS_PORT = 9400
@@ -123,14 +124,32 @@ def scrapes(config: StackConfig) -> bool:
 
 def machine_settings(config: StackConfig, job: JobSpec, bucket_url: str, mount: str) -> dict[str, Any]:
     """User data settings of every machine. `mount`: of the file system, if any."""
+    folder = run_dir(config, mount)
     return {
         "stack": config.stack,
-        "job": job,
+        "job": _with_busy_file(config, job, folder),
         "image_registry": job.image.partition("/")[0],
         "bucket_uri": f"{bucket_url}/{config.stack}",
-        "run_dir": run_dir(config, mount),
+        "run_dir": folder,
         "max_hours": config.work.max_hours,
+        "limit": job_limit(config),
     }
+
+
+def job_limit(config: StackConfig) -> JobLimit | None:
+    """What the stack's job may spend on its nodes."""
+    limits = config.budget.limits
+    if config.job is None or limits is None or limits.job_usd is None:
+        return None
+    assert limits.usd_per_node_hour is not None, "checked by gangway.stacks.loading.unsupported_settings"
+    return JobLimit(limits.job_usd, limits.usd_per_node_hour)
+
+
+def _with_busy_file(config: StackConfig, job: JobSpec, folder: str) -> JobSpec:
+    """The job, told in which file it shows that it works without its GPUs (watch-idle.sh reads it)."""
+    if config.cluster.idle_stop is None:
+        return job
+    return job.model_copy(update={"env": {BUSY_VARIABLE: f"{folder}/.busy", **job.env}})
 
 
 def worker_settings(config: StackConfig, machine: MachineType, tags: Mapping[str, str]) -> dict[str, Any]:
@@ -140,6 +159,7 @@ def worker_settings(config: StackConfig, machine: MachineType, tags: Mapping[str
         "labels": container_labels(config, tags),
         "terminate_when_done": config.work.terminate_when_done,
         "breaker": Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
+        "idle_stop": IdleStop(idle.minutes, idle.below_percent) if (idle := config.cluster.idle_stop) else None,
     }
 
 

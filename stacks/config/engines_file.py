@@ -11,6 +11,7 @@ from gangway.components.catalog.loader import PROVIDERS
 from gangway.components.core.fields import Amount
 from gangway.components.core.findings import InputError
 from gangway.stacks.config.section import PlaceName, Section
+from gangway.stacks.config.sections import LimitsConfig
 from gangway.stacks.config.yaml_file import read_model
 
 VARIABLE = "GANGWAY_ENGINES"
@@ -31,6 +32,8 @@ class NamedEngine(Section):
         machine_type: machine type of its nodes, for price and power.
         capacity: which list price applies.
         usd_per_node_hour: price of a node, instead of the list price.
+        limits: what jobs submitted there by this name may spend; these need a price.
+        stack: stack file whose gangway:budget.limits hold, instead of limits.
     """
 
     engine: str = Field(min_length=1, examples=["slurm:/shared/jobs@gpu"])
@@ -40,6 +43,9 @@ class NamedEngine(Section):
     machine_type: str | None = Field(default=None, min_length=1, examples=["p5.48xlarge"])
     capacity: Literal["on-demand", "spot"] = "on-demand"
     usd_per_node_hour: Amount | None = Field(default=None, examples=[11.5])
+
+    limits: LimitsConfig | None = Field(default=None, examples=[{"job_usd": 500, "team_usd_per_month": 9000}])
+    stack: str | None = Field(default=None, min_length=1, examples=["/shared/gangway/Pulumi.my-slurm.yaml"])
 
     @field_validator("engine")
     @classmethod
@@ -59,6 +65,12 @@ class NamedEngine(Section):
                 f"machine_type only with a region of {', '.join(PROVIDERS)}, which have a catalogue; "
                 "add region: aws:us-east-1, or write usd_per_node_hour"
             )
+        if self.limits is not None and self.stack is not None:
+            raise ValueError("only one of limits and stack; leave one out")
+        if self.limits is not None and self.limits.usd_per_node_hour is not None:
+            raise ValueError("no usd_per_node_hour in limits; write it beside limits")
+        if self.via is not None and (self.limits is not None or self.stack is not None):
+            raise ValueError("limits only without via; name the engine on that host, and submit there")
         if "capacity" in self.model_fields_set and (self.machine_type is None or self.usd_per_node_hour is not None):
             raise ValueError("capacity only with a list price; leave it out, or write machine_type alone")
         return self

@@ -111,6 +111,19 @@ class BreakerConfig(Section):
     minutes: Whole = Field(default=180, ge=30, le=1440)
 
 
+class IdleStopConfig(Section):
+    """Ends a job whose GPUs are idle on all nodes, and removes the nodes. Counted as active: GPUs that cannot be
+    measured, and nodes that prepare, compile, save or upload.
+
+    Attributes:
+        minutes: time without a break in which each GPU is idle.
+        below_percent: utilization below which a GPU is idle.
+    """
+
+    minutes: Whole = Field(default=60, ge=10, le=1440)
+    below_percent: Whole = Field(default=5, ge=1, le=50)
+
+
 FEWEST_GIVEN_UP = 4
 
 
@@ -169,6 +182,7 @@ class ClusterConfig(Section):
     )
     fabric_check: FabricCheckConfig = FabricCheckConfig()
     breaker: BreakerConfig = BreakerConfig()
+    idle_stop: IdleStopConfig | None = Field(default=None, examples=[{"minutes": 60, "below_percent": 5}])
 
     @property
     def given_up_limit(self) -> int:
@@ -218,6 +232,24 @@ class StorageConfig(Section):
     tier: Literal["basic-hdd", "basic-ssd", "zonal"] | None = None
 
 
+class LimitsConfig(Section):
+    """What jobs may spend, in US dollars. A job counts with all its hours on all its nodes until it has ended.
+
+    Attributes:
+        job_usd: of one job.
+        usd_per_hour: of the whole stack, or of all jobs of an engine, with all nodes up.
+        user_usd_per_month: of one user's jobs in a calendar month (UTC); with a queue only.
+        team_usd_per_month: of one team's jobs in a calendar month (UTC); with a queue only.
+        usd_per_node_hour: price by which a stack ends its running job at job_usd; the plan names the list price.
+    """
+
+    job_usd: PositiveNumber | None = Field(default=None, examples=[500])
+    usd_per_hour: PositiveNumber | None = Field(default=None, examples=[120])
+    user_usd_per_month: PositiveNumber | None = Field(default=None, examples=[2000])
+    team_usd_per_month: PositiveNumber | None = Field(default=None, examples=[9000])
+    usd_per_node_hour: PositiveNumber | None = Field(default=None, examples=[55.04])
+
+
 class BudgetConfig(Section):
     """A monthly limit, with alerts.
 
@@ -226,6 +258,7 @@ class BudgetConfig(Section):
         emails: addresses that get the alerts.
         alert_percent: percentages of the limit at which to send an alert.
         stop_at_percent: percentage of the limit at which all node groups are set to zero; no stop if omitted.
+        limits: what jobs may spend; these block a submit or `up`, and end a job.
         activate_tag: whether to activate the stack's cost allocation tag, AWS only. AWS refuses it until it has seen
             the tag, up to a day after the first `up`.
     """
@@ -234,6 +267,7 @@ class BudgetConfig(Section):
     emails: tuple[_Email, ...] = Field(min_length=1, max_length=10)
     alert_percent: tuple[Percent, ...] = Field(default=(50, 80, 100), max_length=4)
     stop_at_percent: Percent | None = Field(default=None, examples=[100])
+    limits: LimitsConfig | None = Field(default=None, examples=[{"job_usd": 500, "usd_per_node_hour": 55.04}])
     activate_tag: StrictBool = False
 
 

@@ -186,6 +186,11 @@ class StackConfig(Section):
         return QueueWork(keep_runs=self.engine.keep_runs)
 
     @property
+    def nodes_leave(self) -> bool:
+        """Whether nodes may leave their group by themselves."""
+        return self.work.terminate_when_done or self.cluster.idle_stop is not None
+
+    @property
     def expected_nodes(self) -> int:
         """The number of nodes that should be up; the minimum for an autoscaled job."""
         nodes = self.cluster.nodes

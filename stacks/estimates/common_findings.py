@@ -24,7 +24,12 @@ from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.autoscale import autoscale_findings, controller_findings
 from gangway.stacks.estimates.expected_run import run_findings
-from gangway.stacks.estimates.provider_findings import placeholder_findings, region_limit_findings, runs_deleted
+from gangway.stacks.estimates.provider_findings import (
+    idle_stop,
+    placeholder_findings,
+    region_limit_findings,
+    runs_deleted,
+)
 from gangway.stacks.estimates.run_costs import (
     Pace,
     RungCost,
@@ -57,6 +62,7 @@ def common_findings(
         *_stop_delay(config, cost),
         *placeholder_findings(config),
         *runs_deleted(config),
+        *idle_stop(config, machine),
     ]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 

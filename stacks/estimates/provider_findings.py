@@ -211,13 +211,40 @@ def member_key_refreshed(config: StackConfig, *, has_key: bool) -> Iterable[Find
 
 def nodes_stay(config: StackConfig, *, can_leave: bool = True) -> Iterable[Finding]:
     """Nodes that cost after the job. `can_leave`: whether they could terminate by themselves."""
-    if not config.work.terminate_when_done:
+    if not config.nodes_leave:
         yield Finding.info(
             "job.nodes-stay",
             "gangway:job.terminate_when_done",
             "the nodes stay, and cost, when the job is done",
             "set terminate_when_done: true, or destroy the stack afterwards" if can_leave else "destroy the stack then",
         )
+
+
+def idle_stop(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
+    """What ends an idle job, and whether it can."""
+    idle, path = config.cluster.idle_stop, f"{CLUSTER}.idle_stop"
+    if idle is None:
+        return
+    if machine.backend != "nccl":
+        yield Finding.error(
+            "idle.unmeasured",
+            path,
+            f"of no effect: nodes cannot measure how busy the accelerators of {machine.name} are, so these always "
+            "count as active",
+            "remove idle_stop; max_hours ends the job",
+        )
+        return
+    waiting = "" if config.cluster.nodes.min == 1 else f"; waiting for {config.cluster.nodes.min} nodes is idle too"
+    yield Finding.info(
+        "idle.stop",
+        path,
+        f"once every GPU of all nodes was below {idle.below_percent} % for {idle.minutes} minutes, also after the "
+        f"job's end, the job saves and ends, its nodes leave and are not replaced{waiting}. Head, file system and "
+        "network stay, and cost, until the stack is destroyed",
+        "a command that works without its GPUs touches $GANGWAY_BUSY_FILE at least every two minutes"
+        if config.own_command
+        else "",
+    )
 
 
 def runs_deleted(config: StackConfig) -> Iterable[Finding]:

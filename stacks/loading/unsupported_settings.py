@@ -20,11 +20,14 @@ _CONTROLLER = "gangway:job.controller"
 
 Reasons = Mapping[str, str]
 """Config path -> why it has no effect."""
-_QUEUE_STEPS = {"observe.no_steps_minutes": "the steps of a queue's jobs are not known"}
+_QUEUE_OTHERS = {
+    "observe.no_steps_minutes": "the steps of a queue's jobs are not known",
+    "cluster.idle_stop": "engine.idle_minutes removes nodes without a job",
+}
 _QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
-    "slurm": {**_QUEUE_STEPS, "head.prometheus_image": "its head runs no Prometheus so far"},
+    "slurm": {**_QUEUE_OTHERS, "head.prometheus_image": "its head runs no Prometheus so far"},
     "kubernetes": {
-        **_QUEUE_STEPS,
+        **_QUEUE_OTHERS,
         "cluster.breaker": "the cluster's autoscaler itself waits longer and longer, up to half an hour, for a "
         "group whose machines do not become nodes",
         "cluster.software_refresh": "its nodes have no software of Gangway's, and jobs bring their images",
@@ -52,7 +55,7 @@ def provider_mistakes(config: StackConfig, place: str) -> list[InputError]:
     checks: tuple[Callable[[StackConfig], Iterator[InputError]], ...] = (
         _sections, _image_form, _topology, _storage, _source_scheme, _settings_of_others, _run_deletion, _site,
         _provider_section, _unsupported, signature_mistakes, _node_bounds, _unknown_prices, _unknown_carbon, _command,
-        _queue,
+        _queue, _limits,
     )  # fmt: skip
     return [mistake.within(place) for check in checks for mistake in check(config)]
 
@@ -381,6 +384,31 @@ def _queue(config: StackConfig) -> Iterator[InputError]:
         yield from _accounting(config)
     for path, why in _QUEUE_UNSUPPORTED[kind].items():
         yield from _without_effect(config, path, f"with engine: {kind}: {why}")
+
+
+def _limits(config: StackConfig) -> Iterator[InputError]:
+    """Limits that this kind of stack cannot keep."""
+    limits = config.budget.limits
+    if limits is None:
+        return
+    unsupported = {
+        "user_usd_per_month": "a stack's own job has no user: budget.monthly_usd limits the stack",
+        "team_usd_per_month": "a stack's own job has no team's queue: budget.monthly_usd limits the stack",
+    }
+    if config.job is not None and limits.job_usd is not None and limits.usd_per_node_hour is None:
+        yield InputError(
+            "gangway:budget.limits.usd_per_node_hour", "missing: nodes count by it what the job costs",
+            allowed="it is required with job_usd: the price of one node, in US dollars",
+            fix="write usd_per_node_hour: 55.04, for example; `gangway plan` names the price if yours is lower",
+        )  # fmt: skip
+    if config.engine.has_queue:
+        unsupported = {"usd_per_node_hour": "jobs are priced by engines.yaml"}
+    for name, why in unsupported.items():
+        if getattr(limits, name) is not None:
+            yield InputError(
+                f"gangway:budget.limits.{name}", f"of no effect with engine: {config.engine.kind}: {why}",
+                allowed=f"no {name} here", fix=f"leave {name} out",
+            )  # fmt: skip
 
 
 def _accounting(config: StackConfig) -> Iterator[InputError]:

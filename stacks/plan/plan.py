@@ -22,6 +22,7 @@ from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.common_findings import check_budget, money_findings
 from gangway.stacks.estimates.expected_run import ExpectedRun, expected_run, run_throughput
+from gangway.stacks.estimates.limits import limit_findings
 from gangway.stacks.estimates.provider_findings import resource_findings, unknown_replacements, unpriced
 from gangway.stacks.estimates.run_costs import (
     Pace,
@@ -133,7 +134,7 @@ class Plan:
             return self.cost.hourly
         if self.config.job is None:
             return self.hourly_with(self.config.cluster.nodes.min)
-        if not self.config.work.terminate_when_done or stays:
+        if not self.config.nodes_leave or stays:
             return self.rung.hourly
         nodes = self.rung.nodes_hourly
         return None if nodes is None else self.cost.hourly - nodes
@@ -226,6 +227,7 @@ def make_plan(config: StackConfig) -> Plan:
         energy, carbon, embodied, sci = _footprint(config, planned, run)
         job = pace(config, speed) if config.trains else None
         rungs, paid = price_ladder(config, planned.machine, lines, job), cost.upfront + cost.once
+        limits = limit_findings(config, planned.machine, rungs, run)
         ladder = None if job is None else ladder_cost(config, planned.machine, rungs, paid)
         return Plan(
             config=config,
@@ -234,6 +236,7 @@ def make_plan(config: StackConfig) -> Plan:
                 (
                     *provider.findings(config, planned, cost),
                     *money_findings(config, rungs, job, lines, datetime.now(UTC).date()),
+                    *limits,
                     *unpriced(program.resources, lines),
                     *resource_findings(config, program.resources),
                     *unknown_replacements(config, program.resources),

@@ -135,6 +135,7 @@ ALLOWED = {
     "images/templates/job/own-node.sh": (4, STAMP),
     "images/templates/job/slurm-batch.sh": (3, "two dates, and the length of a stretch as its script has kept it"),
     "images/templates/node/common.sh": (1, OTHERS),
+    "images/templates/node/watch-idle.sh": (3, OTHERS),
     "gangway/jobs/kubernetes/engine.py": (3, OTHERS),
     "gangway/jobs/kubernetes/objects.py": (1, OTHERS),
 }

@@ -65,7 +65,7 @@ def test_lustre_over_efa_needs_both(node: AwsNodeSpec, change: dict[str, Any]) -
 
 @pytest.mark.parametrize("change", [{"lifecycle_hook": None}, {"terminate_when_done": False}])
 def test_a_node_that_speaks_to_its_groups_must_know_their_tag(node: AwsNodeSpec, change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"stack: '' with terminate_when_done or lifecycle_hook.*gangway:stack"):
+    with pytest.raises(ValueError, match=r"with terminate_when_done, idle_stop or lifecycle_hook.*gangway:stack"):
         replace(node, stack="", **change)
 
 

@@ -14,11 +14,16 @@ from typing import NamedTuple, Self
 from gangway.trainer.core.torch_private import last_collectives
 
 WATCH_VARIABLE = "GANGWAY_WATCH"
+BUSY_VARIABLE = "GANGWAY_BUSY_FILE"
+"""A file whose time is kept recent while a worker works without its device, so that its node is not stopped as idle."""
 STACKS_SIGNAL = signal.SIGUSR2
 """The interpreter then writes the stacks of all threads, even if none of them runs Python."""
 
 _REQUEST_FILE = "evidence-wanted"
 _POLL_SEC = 0.5
+_BUSY_SEC = 60.0
+_COMPILING_STEPS = 20
+"""The first steps with networks of the same shape, in which kernels are compiled."""
 _BEAT = struct.Struct("=qqqqd?")
 
 
@@ -54,6 +59,7 @@ class Heartbeat:
     def __init__(self, handle: int | None, rank: int) -> None:
         self._handle, self._rank, self._steps, self._images = handle, rank, 0, 0
         self._shape: Hashable = None
+        self._training = False
 
     def step(self, images: int, shape: Hashable = None) -> None:
         """Mark a step, `images` into the run. A new `shape` restarts the step count: the next steps compile."""
@@ -67,7 +73,13 @@ class Heartbeat:
         """Mark work outside of steps."""
         self._write(training=False)
 
+    @property
+    def may_leave_device_idle(self) -> bool:
+        """Whether this worker prepares, compiles, writes or evaluates."""
+        return not self._training or self._steps <= _COMPILING_STEPS
+
     def _write(self, *, training: bool) -> None:
+        self._training = training
         if self._handle is not None:
             beat = Beat(os.getpid(), self._rank, self._steps, self._images, time.monotonic(), training)
             os.pwrite(self._handle, _BEAT.pack(*beat), 0)
@@ -82,12 +94,13 @@ def beating(rank: int, local_rank: int) -> Iterator[Heartbeat]:
         return
     ended = threading.Event()
     handle = os.open(beat_file(Path(folder), local_rank), os.O_CREAT | os.O_WRONLY, 0o600)
-    answering = threading.Thread(target=_answer, args=(Path(folder), rank, ended), name="evidence", daemon=True)
     with Path(folder, f"stacks-{rank}.txt").open("w", encoding="utf-8") as stacks:
         faulthandler.register(STACKS_SIGNAL, stacks, all_threads=True)
+        heartbeat = Heartbeat(handle, rank)
+        arguments = (Path(folder), rank, heartbeat, ended)
+        answering = threading.Thread(target=_answer, args=arguments, name="evidence", daemon=True)
         answering.start()
         try:
-            heartbeat = Heartbeat(handle, rank)
             heartbeat.busy()
             yield heartbeat
         finally:
@@ -115,10 +128,22 @@ def withdraw_request(folder: Path) -> None:
     (folder / _REQUEST_FILE).unlink(missing_ok=True)
 
 
-def _answer(folder: Path, rank: int, ended: threading.Event) -> None:
+def _answer(folder: Path, rank: int, heartbeat: Heartbeat, ended: threading.Event) -> None:
+    is_answered, busy_at = False, float("-inf")
+    busy_file = os.environ.get(BUSY_VARIABLE)
     while not ended.wait(_POLL_SEC):
-        if (folder / _REQUEST_FILE).exists():
+        if busy_file and heartbeat.may_leave_device_idle and time.monotonic() - busy_at >= _BUSY_SEC:
+            busy_at = time.monotonic()
+            with suppress(OSError):  # training continues; the node then counts as idle meanwhile
+                _touch(busy_file)
+        if not is_answered and (folder / _REQUEST_FILE).exists():
             part = folder / f"collectives-{rank}.part"
             part.write_bytes(last_collectives())
             part.rename(part.with_suffix(".json"))
-            return
+            is_answered = True
+
+
+def _touch(file: str) -> None:
+    """By this machine's clock, which its node compares, not by a file server's."""
+    Path(file).touch()
+    os.utime(file, times=(time.time(), time.time()))

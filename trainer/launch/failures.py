@@ -11,14 +11,21 @@ from pydantic import BaseModel, ConfigDict, Field
 from gangway.trainer.core import errors
 from gangway.trainer.core.errors import visible
 from gangway.trainer.core.regular_files import read_text_file
-from gangway.trainer.launch.node_state import Failure, Interval, JobFolder, NodeState, Standing, used_sec
+from gangway.trainer.launch.node_state import (
+    SILENT_SEC,
+    Failure,
+    Interval,
+    JobFolder,
+    NodeState,
+    Standing,
+    used_sec,
+)
 
 MAX_FAILURES = 5
 WINDOW_SEC = 6 * 3600.0
 _HANGS_ALLOWED = 3
 _SAME_SEC = 120.0  # How far apart, clocks included, nodes record one failure
 _NOTICED_SEC = errors.COLLECTIVE_SEC + _SAME_SEC  # How long a worker may take to notice that a peer has gone
-_SILENT_SEC = 300.0  # A node without a beat for this long is dead: several beats, and the clocks' differences
 _ABORTED = 128 + 6  # NCCL aborts a worker whose peers have gone
 _PEER_CODES = (errors.EXIT_PEERS_LOST, _ABORTED)
 _WORKER_CODES = (0, errors.EXIT_BAD_INPUT, errors.EXIT_UNHEALTHY, errors.EXIT_INTERRUPTED, errors.EXIT_PEERS_LOST)
@@ -74,9 +81,9 @@ def ended_for_all(node: str, nodes: Mapping[str, NodeState], job: Nodes, now: fl
     hopeful = going_on + sum(state.standing is Standing.LEFT for state in recent.values())
     since = max(now - WINDOW_SEC, *(state.again_at for state in nodes.values()))
     lost = sum(at > since for state in nodes.values() for at in state.lost_at)
-    alive = sum(state.standing is Standing.GOING_ON and state.seen_at > now - _SILENT_SEC for state in recent.values())
+    alive = sum(state.standing is Standing.GOING_ON and state.seen_at > now - SILENT_SEC for state in recent.values())
     ends = [state.lost_at[-1] for state in nodes.values() if state.standing is Standing.LOST and state.lost_at]
-    just_lost = sum(at > now - _SILENT_SEC for at in ends)  # several share a mistake, not a machine
+    just_lost = sum(at > now - SILENT_SEC for at in ends)  # several share a mistake, not a machine
     if nodes[node].standing is Standing.LOST and (not hopeful or (not alive and just_lost > 1)):
         return True
     return lost >= job.max and alive < job.min

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -15,7 +16,7 @@ from gangway.trainer.core.errors import TrainerError
 from gangway.trainer.core.host import boot_id
 from gangway.trainer.launch import failures
 from gangway.trainer.launch.failures import Nodes
-from gangway.trainer.launch.node_state import JobFolder, NodeState, used_sec
+from gangway.trainer.launch.node_state import JobFolder, NodeState, SpendingLimit, used_sec
 from gangway.trainer.rendezvous.lifecycle import Event, Life, State
 
 BEAT_SEC = 30.0  # Between two beats: the most that the job's hours miss when a node dies
@@ -29,13 +30,20 @@ _OVER_SIGNAL = signal.SIGUSR1
 class Job:
     """One node's job. Use it as a context; `life.exit_code` may be set from the start."""
 
-    def __init__(self, nodes: Nodes, folder: JobFolder | None = None, max_sec: float | None = None) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        folder: JobFolder | None = None,
+        max_sec: float | None = None,
+        limit: SpendingLimit | None = None,
+    ) -> None:
         self.life = Life()
         self.nodes, self._folder, self._max_sec = nodes, folder, max_sec
+        self._limit, self._is_limit_announced = limit, False
         self._name = folder.node if folder else "this node"
         self._state = failures.start_state(None, time.time(), "").state
         self._up_since = time.monotonic()
-        self._used = (0.0, self._up_since)
+        self._used = (0.0, float("inf"), self._up_since)
         self._changes: queue.SimpleQueue[tuple[str, str, int | None] | None] = queue.SimpleQueue()
         self._lock = threading.RLock()
         self._pulse = threading.Thread(target=self._run_pulse, name="gangway-pulse", daemon=True)
@@ -49,8 +57,9 @@ class Job:
         if self._over_code is not None:
             self.on(Event.OVER, self._over_code)
         elif self.left_sec() <= 0:
-            used_hours, max_hours = self._used[0] / 3600, (self._max_sec or 0) / 3600
-            announce(f"of the job's {max_hours:g} hours {used_hours:.2f} are used: raise max_hours to go on")
+            if not self._is_limit_announced:
+                used_hours, max_hours = self._used[0] / 3600, (self._max_sec or 0) / 3600
+                announce(f"of the job's {max_hours:g} hours {used_hours:.2f} are used: raise max_hours to go on")
             self.on(Event.HOURS_OVER)
         elif killed and failures.is_lost(self._name, self._all_nodes(), failures.KILLED, time.time()):
             self.on(Event.ENDED, self._settle_loss(failures.KILLED))
@@ -69,11 +78,10 @@ class Job:
         return is_unexpected
 
     def left_sec(self) -> float:
-        """Remaining seconds of the job's hours; infinite without a limit."""
-        if self._max_sec is None:
-            return float("inf")
-        used, at = self._used
-        return self._max_sec - used - (time.monotonic() - at)
+        """Remaining seconds of the job's hours or money; infinite without a limit."""
+        used, money_lasts_sec, at = self._used
+        left = float("inf") if self._max_sec is None else self._max_sec - used
+        return min(left, money_lasts_sec) - (time.monotonic() - at)
 
     def failures(self) -> int:
         """This node's own failures within the window."""
@@ -168,7 +176,7 @@ class Job:
         with self._lock:
             self._write_state(self._state)
             nodes = self._all_nodes()
-        self._used = (used_sec(nodes), time.monotonic())
+        self._used = (used_sec(nodes), self._money_lasts_sec(nodes), time.monotonic())
         if self._folder is None:
             return
         over = self._folder.over()
@@ -178,6 +186,19 @@ class Job:
             self._over_code = over.code
         elif self.life.state is State.WAITING and failures.ended_for_all(self._name, nodes, self.nodes, time.time()):
             self._over_code = failures.lost_exit_code(self._name, nodes, self.nodes, errors.EXIT_FAILED, time.time())
+
+    def _money_lasts_sec(self, nodes: Mapping[str, NodeState]) -> float:
+        if self._limit is None:
+            return float("inf")
+        left_sec = self._limit.left_sec(nodes, time.time())
+        if left_sec <= BEAT_SEC and not self._is_limit_announced:
+            self._is_limit_announced = True
+            spent = self._limit.spent_usd(nodes)
+            announce(
+                f"the nodes have cost {spent:,.2f} of {self._limit.max_usd:,.2f} USD, at "
+                f"{self._limit.usd_per_node_hour:g} USD per node hour: the job saves and ends; raise job_usd to go on"
+            )
+        return left_sec
 
     def _run_pulse(self) -> None:
         """The thread's body: logs each change at once, and beats at intervals."""

@@ -7,6 +7,7 @@ Its own arguments come before torchrun's:
 --watch       the file in which the machine keeps notices
 --start-when  with --hours and --forecast: wait for clean power (gangway.trainer.power.carbon_start)
 --max-hours   the job's hours
+--max-usd     with --usd-per-node-hour: the job ends, as at the end of its hours, when all its nodes have cost this
 --job-dir     the folder in which the job's nodes share their state: hours and failures count over all nodes and starts
 --node        this node's name there; by default the host's
 --hang-after  auto, off or seconds of silence after which workers are restarted (gangway.trainer.launch.watchdog)
@@ -35,7 +36,7 @@ from gangway.trainer.core.errors import TrainerError, parse_number
 from gangway.trainer.core.torch_private import note_ends
 from gangway.trainer.launch.failures import Nodes, is_bad_luck, worker_exit_code
 from gangway.trainer.launch.job import Job
-from gangway.trainer.launch.node_state import JobFolder
+from gangway.trainer.launch.node_state import JobFolder, SpendingLimit
 from gangway.trainer.launch.watchdog import Watchdog, watch_workers
 from gangway.trainer.power import carbon_start
 from gangway.trainer.power.saved_limits import undo_left_over
@@ -54,10 +55,12 @@ from gangway.trainer.rendezvous.tunnel import KEY_FLAG, MemberKey, keyed_store, 
 _WATCH = "--watch"
 _START_WHEN = "--start-when"
 _MAX_HOURS = "--max-hours"
+_MAX_USD, _USD_PER_NODE_HOUR = "--max-usd", "--usd-per-node-hour"
 _HANG_AFTER = "--hang-after"
 _STORE, _FIRST = "--store", "first"
 _NODE_FLAGS = ("--job-dir", "--node", KEY_FLAG, _STORE)
-_LAUNCHER_FLAGS = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, *_NODE_FLAGS)
+_MONEY_FLAGS = (_MAX_USD, _USD_PER_NODE_HOUR)
+_LAUNCHER_FLAGS = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, *_MONEY_FLAGS, *_NODE_FLAGS)
 _MASTER_PORT = 29500  # torchrun's default where several nodes name no port
 _IS_HOST = re.compile(r"\bis_host=(1|true|t|yes|y)\b", re.IGNORECASE)
 _NO_SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
@@ -69,14 +72,14 @@ def main(argv: Sequence[str]) -> int:
     try:
         own, torchrun_argv = _split_arguments(argv)
         watched = _watch_path(own.get(_WATCH))
-        max_sec = _max_sec(own.get(_MAX_HOURS))
+        max_sec, limit = _max_sec(own.get(_MAX_HOURS)), _spending_limit(own)
         hang_after_sec = _hang_after_sec(own.get(_HANG_AFTER, "auto"))
         parsed = _parse_torchrun(torchrun_argv)
         _check_port(parsed)
         key = _member_key(own.get(KEY_FLAG), parsed)
         job_dir, node = own.get("--job-dir"), own.get("--node") or socket.gethostname()
         folder = JobFolder(Path(job_dir), node) if job_dir else None
-        with _meeting_store(own.get(_STORE), parsed, key), Job(_nodes(parsed), folder, max_sec) as job:
+        with _meeting_store(own.get(_STORE), parsed, key), Job(_nodes(parsed), folder, max_sec, limit) as job:
             if job.life.exit_code is None and not _wait_to_start(own, torchrun_argv, job.left_sec()):
                 job.on(Event.SIGNAL)
             if job.life.exit_code is None:
@@ -369,6 +372,20 @@ def _max_sec(text: str | None) -> float | None:
     fix = f"{_MAX_HOURS} 8"
     problem, allowed = "no time for a job", "hours, above 0"
     return 3600 * parse_number(text, _is_positive, place=_MAX_HOURS, problem=problem, allowed=allowed, fix=fix)
+
+
+def _spending_limit(own: Mapping[str, str]) -> SpendingLimit | None:
+    given = [flag for flag in _MONEY_FLAGS if flag in own]
+    if not given:
+        return None
+    fix = f"{_MAX_USD} 500 {_USD_PER_NODE_HOUR} 98.32"
+
+    def amount(flag: str) -> float:
+        problem = "no amount of dollars" if flag in own else f"missing, which {given[0]} needs"
+        allowed = "US dollars, above 0"
+        return parse_number(own.get(flag, ""), _is_positive, place=flag, problem=problem, allowed=allowed, fix=fix)
+
+    return SpendingLimit(amount(_MAX_USD), amount(_USD_PER_NODE_HOUR))
 
 
 def _is_positive(value: float) -> bool:

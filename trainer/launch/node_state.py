@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -20,6 +21,7 @@ from gangway.trainer.core.files import write_atomically
 from gangway.trainer.core.regular_files import open_file
 
 _MAX_BYTES = 1_000_000
+SILENT_SEC = 300.0  # A node without a beat for this long is dead: several beats, and the clocks' differences
 _NODE_FILE = re.compile(r"node-([A-Za-z0-9._-]{1,200})\.json")
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _OVER_FILE = "over.json"
@@ -175,6 +177,32 @@ def union_sec(intervals: Iterable[Interval]) -> float:
         total += max(0.0, ended - max(began, until))
         until = max(until, ended)
     return total
+
+
+@dataclass(frozen=True)
+class SpendingLimit:
+    """What a job may spend on its nodes, over all starts; the price is that of one node."""
+
+    max_usd: float
+    usd_per_node_hour: float
+
+    def spent_usd(self, nodes: Mapping[str, NodeState]) -> float:
+        """Returns the cost of the time for which launchers were up, on all nodes."""
+        up_sec = sum(each.length_sec for state in nodes.values() for each in state.intervals)
+        return up_sec / 3600 * self.usd_per_node_hour
+
+    def left_sec(self, nodes: Mapping[str, NodeState], now: float) -> float:
+        """Returns after how long the limit is reached if as many nodes stay up; negative once it was.
+
+        >>> up = NodeState(seen_at=0, intervals=(Interval(began=0, length_sec=3600),))
+        >>> SpendingLimit(max_usd=60, usd_per_node_hour=10).left_sec({"a": up, "b": up}, now=0)
+        7200.0
+        """
+        num_up = sum(
+            state.standing is Standing.GOING_ON and state.seen_at > now - SILENT_SEC for state in nodes.values()
+        )
+        left_usd = self.max_usd - self.spent_usd(nodes)
+        return left_usd / self.usd_per_node_hour * 3600 / max(1, num_up)
 
 
 def used_sec(nodes: Mapping[str, NodeState]) -> float:

@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,6 +85,7 @@ def submit(
     With --burst-after the command waits, and moves a job that waits too long to an engine that can start it.
     """
     from gangway.components.core.findings import InputError
+    from gangway.jobs import spending
     from gangway.jobs.sites import By, choose_engine, get_sites, movable
     from gangway.stacks.config.job_file import read_job_file
 
@@ -96,14 +98,14 @@ def submit(
         raise InputError("--burst-after", "needs several engines", fix="name them: --on local:A,local:B")
     for site in sites if burst_after is not None else ():
         movable(site.engine, "--burst-after")  # check before submitting
-    placed = choose_engine(sites, job, decided_by)
+    placed = choose_engine(sites, job, decided_by, lambda site: spending.check(site, job, _now()))
     for line in placed.lines if len(sites) > 1 else ():
         _print_err(line)
     engine = placed.engine
     warnings = list(engine.findings(job))
     _copy_data(engine, job)
     with exit_on_signals():
-        job_id = engine.submit(job)
+        job_id = spending.submit(next(site for site in sites if site.engine is engine), job, _now)
     if burst_after is not None and not placed.now:
         others = [site for site in sites if site.engine is not engine]
         engine, job_id, problem = _burst(engine, job_id, others, burst_after, decided_by)
@@ -138,6 +140,7 @@ def _burst(
 ) -> "tuple[Engine, str, InputError | None]":
     """Wait, then move a job that has not started to the best other engine. Returns the error of a failed move, too."""
     from gangway.components.core.findings import InputError
+    from gangway.jobs import spending
     from gangway.jobs.base import EngineAwayError, Phase
     from gangway.jobs.moves import move_job
     from gangway.jobs.sites import choose_engine, movable
@@ -147,7 +150,8 @@ def _burst(
     while found.phase is Phase.WAITING:
         if time.monotonic() >= until:
             try:
-                placed = choose_engine(others, movable(engine, "--burst-after").job(job_id), by)
+                job = movable(engine, "--burst-after").job(job_id)
+                placed = choose_engine(others, job, by, partial(spending.check, job=job, now=_now()))
             except InputError as error:
                 _print_err(str(error))
             else:
@@ -184,6 +188,10 @@ def _requeue(source: "FolderEngine", job_id: str) -> str:
         return job_id
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 def _print_err(line: str) -> None:
     typer.echo(line, err=True)
 
@@ -202,12 +210,16 @@ def move(
 
     Repeat the same command to continue an interrupted move.
     """
+    from gangway.jobs import spending
     from gangway.jobs.moves import move_job
-    from gangway.jobs.sites import get_engine, movable
+    from gangway.jobs.sites import get_engine, get_site, movable
 
-    target = movable(get_engine(to), "--to")
+    site, source = get_site(to), movable(get_engine(on), "--on")
+    target = movable(site.engine, "--to")
+    if site.limits is not None:
+        spending.check(site, source.job(job_id), _now())
     with _progress_bar() as bar:
-        moved = move_job(movable(get_engine(on), "--on"), job_id, target, lambda _: _pause(), bar, _print_err)
+        moved = move_job(source, job_id, target, lambda _: _pause(), bar, _print_err)
     _print_move(moved)
     typer.echo(moved.job_id)
     _print_err(f"on {target.kind}, {target.where}")
@@ -313,8 +325,6 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show the status of a job, and its cost if the engine has a price."""
-    from datetime import UTC, datetime
-
     from gangway.jobs.sites import get_site, usage_cost
 
     site = get_site(on)
@@ -324,7 +334,7 @@ def status(
         return
     typer.echo(_status_line(found))
     if found.stretches is None or found.stretches:
-        so_far = usage_cost(site.nodes, found, datetime.now(UTC))
+        so_far = usage_cost(site.nodes, found, _now())
         hours = "unknown" if so_far.node_hours is None else f"{so_far.node_hours:,.3g} node-hours"
         usd = f"{so_far.usd:,.2f} USD" if so_far.usd is not None else "cost unknown"
         typer.echo(f"on nodes: {hours}, {usd} ({so_far.source})")
@@ -344,15 +354,13 @@ def record(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Also write it to FILE as JSON.")] = None,
 ) -> None:
     """Show what a job has used, cost and reported; each figure with its source or why it is missing."""
-    from datetime import UTC, datetime
-
     from gangway.components.core.findings import InputError
     from gangway.components.core.whole_files import write_whole
     from gangway.jobs.sites import get_site
 
     if of_stack and on is not None:
         raise InputError("--on", "cannot be combined with --stack", value=on, fix="remove one")
-    now = datetime.now(UTC)
+    now = _now()
     found = get_stack_record(job_id, now) if of_stack else _get_record(get_site(on), job_id, now)
     text = found.model_dump_json(indent=2)
     if out is not None:

@@ -60,6 +60,8 @@ def get_status(seen: objects.JobObjects, other_places: int | None) -> JobStatus:
         started_at=stretches[0].start if stretches else _started_at(seen),
         ended_at=ended_at,
         stretches=stretches,
+        most_nodes=job.nodes.max,
+        max_hours=job.max_hours,
     )
 
 

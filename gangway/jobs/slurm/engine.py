@@ -148,7 +148,7 @@ class SlurmEngine(FolderEngine):
         yield from script.image_findings(job, self._folder)
         yield from resource_findings(job)
         yield from rendezvous_findings(job, "anyone on the cluster's network, such as other users' jobs")
-        if job.team and not self._has_accounts():
+        if job.team and not self.has_accounts():
             yield Finding.warning(
                 "job.team", "team", "ignored: this Slurm has no accounts", "leave it out, or add slurmdbd"
             )
@@ -241,7 +241,7 @@ class SlurmEngine(FolderEngine):
         folder = self._open_job(job_id)
         path, partition = folder.path, self._partition().name
         job = read_job(folder)
-        words = script.sbatch_args(job, path, partition, has_accounts=self._has_accounts())
+        words = script.sbatch_args(job, path, partition, has_accounts=self.has_accounts())
         with _writing(path):
             folder.remove(_WORDS)  # of an earlier, refused submit
             for name in (script.BATCH_SCRIPT, script.NODE_SCRIPT, script.OWN_JOB):
@@ -314,7 +314,19 @@ class SlurmEngine(FolderEngine):
         most = None if None in limits else max(limit for limit in limits if limit is not None)
         return _Partition(",".join(wanted), _largest_total((name, number) for name, number, _ in own), most)
 
-    def _has_accounts(self) -> bool:
+    def accounted_hours(self, since: datetime, now: datetime) -> Mapping[tuple[str, str], float] | None:
+        """Node-hours of all jobs since then by user and account; None without an accounting database."""
+        if not self.has_accounts():
+            return None
+        words = ("--noheader", "--parsable2", "--allusers", "--allocations", "--duplicates", "--truncate")
+        begin, end = (f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}" for at in (since, now))
+        span = (f"--starttime={begin}", f"--endtime={end}")
+        variables = {**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
+        text = _slurm("sacct", *words, *span, "--format=User,Account,AllocNodes,ElapsedRaw", variables=variables)
+        return script.sum_node_hours(text)
+
+    def has_accounts(self) -> bool:
+        """Whether this Slurm has an accounting database."""
         lines = _slurm("scontrol", "show", "config").splitlines()
         found = [line.partition("=")[2].strip() for line in lines if line.startswith("AccountingStorageType")]
         return bool(found) and found[0] not in ("accounting_storage/none", "(null)", "")

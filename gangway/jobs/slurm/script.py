@@ -96,6 +96,19 @@ def parse_minutes(limit: str) -> int | None:
     return (days * 24 + hours) * 60 + minutes
 
 
+def sum_node_hours(text: str) -> dict[tuple[str, str], float]:
+    """Node-hours by user and account, of sacct's lines.
+
+    >>> sum_node_hours("ann|vision|2|3600\nann|vision|1|1800\n")
+    {('ann', 'vision'): 2.5}
+    """
+    hours = dict[tuple[str, str], float]()
+    for line in text.splitlines():
+        user, account, nodes, seconds = line.split("|")
+        hours[user, account] = hours.get((user, account), 0.0) + int(nodes or 0) * int(seconds or 0) / 3600
+    return hours
+
+
 def get_comment(folder: Path) -> str:
     """Identifies the folder's job."""
     return f"gangway:{folder}"

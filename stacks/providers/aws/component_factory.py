@@ -287,7 +287,7 @@ class ComponentFactory(Factory[AwsPlan]):
         """The workers' role."""
         if (given := self.existing.instance_profiles.node) is not None:
             return Identity(_known(given))
-        made = self.declare(NodeIdentity, {**rights, "self_termination": self.config.work.terminate_when_done})
+        made = self.declare(NodeIdentity, {**rights, "self_termination": self.config.nodes_leave})
         return Identity(made.instance_profile_arn)
 
     def head_identity(self, rights: dict[str, Any]) -> Identity:

@@ -268,7 +268,7 @@ class ComponentFactory(Factory[AzurePlan]):
 
     def node_identity(self, rights: dict[str, Any]) -> NodeIdentity:
         """The identity of the workers."""
-        return self.declare(NodeIdentity, {**rights, "self_termination": self.config.work.terminate_when_done})
+        return self.declare(NodeIdentity, {**rights, "self_termination": self.config.nodes_leave})
 
     def image_versions(self) -> dict[str, pulumi.Output[str]]:
         """The versions of the Marketplace images as of the first `up`; without fixed versions and custom images."""

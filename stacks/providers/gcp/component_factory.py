@@ -241,14 +241,14 @@ class ComponentFactory(Factory[GcpPlan]):
 
     def node_identity(self, rights: dict[str, Any], group_tag: GroupTag | None) -> NodeIdentity:
         """The workers' service account."""
-        storage, leaves = self.config.storage, self.config.work.terminate_when_done
+        storage = self.config.storage
         # Managed Lustre imports it itself: no machine reads the bucket.
         imported = storage is not None and storage.kind == "lustre" and self.planned.head
         args = {
             **rights,
             "data_source": storage.source if storage and not imported else None,
-            "groups_condition": group_tag.condition if group_tag and leaves else None,
-            "releases_slices": leaves and self.planned.tpu is not None,
+            "groups_condition": group_tag.condition if group_tag and self.config.nodes_leave else None,
+            "releases_slices": self.config.work.terminate_when_done and self.planned.tpu is not None,
         }
         return self.declare(NodeIdentity, args)
 

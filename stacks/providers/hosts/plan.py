@@ -22,6 +22,7 @@ from gangway.stacks.base.shared import (
     get_price,
     get_region,
     get_site,
+    job_limit,
     nodes_meet,
     queue_fabric,
     slurm_machine,
@@ -176,6 +177,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         bucket_uri=planned.record_uri,
         run_dir=run_dir(config, planned),
         max_hours=config.work.max_hours,
+        limit=job_limit(config),
         # A command on one machine does not use RDMA.
         fabric=find_rdma(planned) if config.trains or planned.meets else None,
         shared_dir=own.shared_dir if several else None,

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,8 +24,11 @@ from gangway.images.slurm.conf import (
     account_words,
     conf_files,
 )
+from gangway.jobs import spending
+from gangway.jobs.sites import Nodes, Site
 from gangway.jobs.slurm.engine import SlurmEngine
 from gangway.stacks.config.job_file import JobFile
+from gangway.stacks.config.sections import LimitsConfig
 from tests.slurm_cluster import SlurmCluster, begin_munge, end_all, free_port, why_not
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
@@ -416,3 +420,30 @@ def tell(cluster: SlurmCluster, made: SlurmSpec) -> None:
     (cluster.folder / "accounts").write_text(lines)
     done = on_head(cluster, "bash", "bin/slurm-accounts.sh")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_what_a_team_has_spent_since_a_moment_is_read_from_the_accounting(
+    accounts: SlurmCluster, tmp_path: Path
+) -> None:
+    """Of a job that ran an hour, the half since then."""
+    now = datetime.now(UTC)
+    since, engine = now.replace(minute=0, second=0, microsecond=0) - timedelta(minutes=90), SlurmEngine(tmp_path)
+    before = engine.accounted_hours(since, now)
+    assert before is not None
+    number = submit(accounts, "true", "--account=vision")
+    accounts.until(state(number), "COMPLETED")
+    make_hour_long(accounts, number)
+    after = engine.accounted_hours(since, now)
+    assert after is not None
+    key = ("root", "vision")
+    assert after[key] - before.get(key, 0) == pytest.approx(0.5, abs=0.02)
+    spent = (engine.accounted_hours(now.replace(day=1, hour=0, minute=0, second=0), now) or {})[key]
+    here = Site(engine, "lab", Nodes(10, "a list"), LimitsConfig(team_usd_per_month=10 * spent + 5))
+    spending.check(here, JOB.model_copy(update={"max_hours": 0.4, "team": "vision"}), now)
+    with pytest.raises(InputError, match=r"(?s)costs up to 6.*Slurm's accounting") as caught:
+        spending.check(here, JOB.model_copy(update={"max_hours": 0.6, "team": "vision"}), now)
+    assert caught.value.place == "engines.lab.limits.team_usd_per_month"
+
+
+JOB = JobFile.model_validate({"name": "a", "command": ["true"], "max_hours": 1})

@@ -195,10 +195,11 @@ def test_what_a_queue_has_no_use_for_is_told(stack_file: Callable[[Edit], Path])
         values["gangway:engine"] = {"kind": "kubernetes"}
         values["gangway:cluster"]["fabric_check"] = {"min_fraction": 0.5}
         values["gangway:cluster"]["breaker"] = {"given_up": 5}
+        values["gangway:cluster"]["idle_stop"] = {"minutes": 30}
         values["gangway:head"] = {"machine_type": "t3.large"}
 
     places = {one.place.partition(": ")[2]: one for one in mistakes(stack_file(edit))}
-    assert {"gangway:cluster.breaker", "gangway:head"} <= places.keys()
+    assert {"gangway:cluster.breaker", "gangway:cluster.idle_stop", "gangway:head"} <= places.keys()
     assert "gangway:cluster.fabric_check" not in places, "presets of its jobs have to reach it"
     assert "of no effect with engine: kubernetes" in places["gangway:head"].problem
 

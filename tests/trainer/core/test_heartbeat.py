@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gangway.trainer.core.heartbeat import WATCH_VARIABLE, Beat, ask_for_evidence, beat_file, beating
+from gangway.trainer.core.heartbeat import BUSY_VARIABLE, WATCH_VARIABLE, Beat, ask_for_evidence, beat_file, beating
 
 
 def test_a_beat_tells_of_steps_made_and_of_pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,3 +61,23 @@ def test_outside_the_launcher_nothing_is_written(tmp_path: Path, monkeypatch: py
         heartbeat.step(0)
         heartbeat.busy()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_that_works_without_its_device_says_so_and_one_that_trains_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = tmp_path / "run" / ".busy"
+    busy.parent.mkdir()
+    monkeypatch.setenv(WATCH_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(BUSY_VARIABLE, str(busy))
+    with beating(0, 0) as heartbeat:
+        deadline = time.monotonic() + 60
+        while not busy.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert abs(busy.stat().st_mtime - time.time()) < 60
+        for step in range(21):
+            heartbeat.step(step)
+            assert heartbeat.may_leave_device_idle == (step < 20), "the first steps may compile"
+        assert not heartbeat.may_leave_device_idle
+        heartbeat.busy()
+        assert heartbeat.may_leave_device_idle

@@ -3,6 +3,7 @@
 import argparse
 import signal
 import socket
+import time
 from argparse import Namespace
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,6 +17,7 @@ from gangway.trainer.launch import launcher
 from gangway.trainer.launch.failures import Nodes
 from gangway.trainer.launch.job import Job
 from gangway.trainer.launch.launcher import main
+from gangway.trainer.launch.node_state import Interval, NodeState, Standing
 from gangway.trainer.launch.watchdog import Watchdog
 from gangway.trainer.rendezvous.elastic_rendezvous import why_no_answer
 from gangway.trainer.rendezvous.lifecycle import State
@@ -34,6 +36,20 @@ def test_what_can_be_no_file_of_notices_is_refused(tmp_path: Path, capsys: pytes
 def test_hours_that_are_none_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"--max-hours={text}"]) == 2
     assert "--max-hours: no time for a job" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["--max-usd=5"], "--usd-per-node-hour: missing, which --max-usd needs"),
+        (["--usd-per-node-hour=5"], "--max-usd: missing, which --usd-per-node-hour needs"),
+        (["--max-usd=0", "--usd-per-node-hour=5"], "--max-usd: no amount of dollars"),
+        (["--max-usd=5", "--usd-per-node-hour=much"], "--usd-per-node-hour: no amount of dollars"),
+    ],
+)
+def test_a_limit_without_a_price_is_refused(argv: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -96,6 +112,24 @@ def test_a_job_that_waits_for_peers_ends_with_its_hours(start: Callable[..., Any
     assert code == 6, text
     assert "gangway: max-hours: saving and stopping" in text
     assert "the job's hours are over: ended, exit code 6" in text
+
+
+@pytest.mark.slow
+def test_a_run_whose_nodes_have_cost_its_limit_saves_and_ends(start: Callable[..., Any], tmp_path: Path) -> None:
+    """Another node was up for an hour, at 10 USD; 4 cents more are 14 seconds."""
+    other = NodeState(
+        seen_at=time.time() - 9999, standing=Standing.LEFT, intervals=(Interval(began=0, length_sec=3600),)
+    )
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/node-other.json").write_text(other.model_dump_json())
+    launch = ("-m", "gangway.trainer.launch", "--max-usd=10.04", "--usd-per-node-hour=10", f"--job-dir={tmp_path}/job")
+    train = ("-m", "gangway.trainer", "train", "--preset", "dcgan-digits", "--run-dir", str(tmp_path / "run"))
+    code, text = start(*launch, "--standalone", "--nproc-per-node=1", *train).finish()
+    assert code == 6, text
+    assert "of 10.04 USD, at 10 USD per node hour: the job saves and ends" in text
+    assert list((tmp_path / "run/checkpoints").glob("*.pt")), "it has saved"
+    code, text = start(*launch, "--standalone", "--nproc-per-node=1", *train).finish()
+    assert (code, "raise job_usd to go on" in text) == (6, True), text
 
 
 @pytest.mark.slow

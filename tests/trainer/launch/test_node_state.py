@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.trainer.launch.node_state import Failure, Interval, JobFolder, NodeState, Standing, union_sec, used_sec
+from gangway.trainer.launch.node_state import (
+    Failure,
+    Interval,
+    JobFolder,
+    NodeState,
+    SpendingLimit,
+    Standing,
+    union_sec,
+    used_sec,
+)
 
 SECONDS = st.floats(-1e9, 1e12, allow_nan=False)
 STATES = st.builds(
@@ -46,6 +55,18 @@ def test_nodes_hear_each_other_and_nothing_is_left_behind(tmp_path: Path) -> Non
         "node-two.internal.json",
         "node-two.internal.jsonl",
     ]
+
+
+def test_all_nodes_that_were_up_have_cost_and_those_that_are_up_will() -> None:
+    limit, hour = SpendingLimit(max_usd=100, usd_per_node_hour=10), (Interval(began=0, length_sec=3600),)
+    left = NodeState(seen_at=3600, standing=Standing.LEFT, intervals=hour * 2)
+    silent = NodeState(seen_at=3000, intervals=hour)
+    up = NodeState(seen_at=3600, intervals=hour)
+    nodes = {"left": left, "silent": silent, "one": up, "two": up}
+    assert limit.spent_usd(nodes) == 50
+    assert limit.left_sec(nodes, now=3600) == 50 / 10 / 2 * 3600
+    assert limit.left_sec({"left": left}, now=3600) == 8 * 3600, "who asks is up"
+    assert SpendingLimit(max_usd=40, usd_per_node_hour=10).left_sec(nodes, now=3600) < 0
 
 
 GOOD = NodeState(seen_at=1.0).model_dump(mode="json")

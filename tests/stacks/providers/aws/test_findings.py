@@ -9,6 +9,7 @@ from gangway.components.catalog.loader import load
 from gangway.components.core.findings import Finding, InputError, Severity
 from gangway.components.estimate.cost import CostComponent, estimate
 from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.plan.plan import make_plan
 from gangway.stacks.providers.aws.findings import findings
 from gangway.stacks.providers.aws.plan import plan
 
@@ -275,3 +276,17 @@ def test_a_spot_cap_among_the_prices_seen_is_said(edited: Edited) -> None:
     assert finding.fix == "set max_usd_per_hour: 15.4417 for all prices seen"
     assert "capacity.spot-cap-within" not in found(15.4417)
     assert "capacity.spot-cap-within" not in found(11), "that one is a warning"
+
+
+def test_idle_nodes_leave_and_the_plan_says_what_stays(edited: Edited) -> None:
+    config = edited(section("cluster", idle_stop={"minutes": 30}))
+    found = found_in(config)
+    assert "below 5 % for 30 minutes" in found["idle.stop"].message
+    assert "Head, file system and network stay" in found["idle.stop"].message
+    assert "job.nodes-stay" not in found
+    left, stayed = make_plan(config), make_plan(edited(lambda values: None))
+    assert left.idle_hourly is not None
+    assert stayed.idle_hourly is not None
+    assert left.idle_hourly < stayed.idle_hourly
+    policies = [str(each.inputs.get("policy", "")) for each in left.resources]
+    assert any("TerminateInstanceInAutoScalingGroup" in policy for policy in policies), "nodes may leave"

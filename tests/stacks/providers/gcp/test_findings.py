@@ -257,6 +257,12 @@ def test_slices_cost_until_they_leave(gcp_edited: Edited, leaves: bool) -> None:
     assert made.idle_hourly == (pytest.approx(rest) if leaves else made.rungs[0].hourly)
 
 
+def test_slices_cannot_be_measured_so_an_idle_stop_is_refused(gcp_edited: Edited) -> None:
+    finding = found_in(gcp_edited(POD, cluster={"idle_stop": {"minutes": 60}}))["idle.unmeasured"]
+    assert (finding.severity, finding.path) == (Severity.ERROR, "gangway:cluster.idle_stop")
+    assert "idle.stop" in found_in(gcp_edited(GPU, cluster={"idle_stop": {"minutes": 60}}))
+
+
 def test_a_late_stop_is_reported(gcp_edited: Edited) -> None:
     assert "no hard limit" in found_in(gcp_edited(GPU))["budget.late"].message
     assert "budget.late" not in found_in(gcp_edited(GPU, budget={"stop_at_percent": None}))

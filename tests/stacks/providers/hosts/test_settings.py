@@ -45,6 +45,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "a zone": ({"cluster": {"zone": "rack-1"}}, "gangway:cluster.zone", "leave zone out"),
     "a stop": ({"budget": {"stop_at_percent": 100}}, "gangway:budget.stop_at_percent", "leave stop_at_percent out"),
     "nodes that leave": ({"job": {"terminate_when_done": True}}, "gangway:job.terminate_when_done", "leave terminate"),
+    "an idle stop": ({"cluster": {"idle_stop": {}}}, "gangway:cluster.idle_stop", "leave idle_stop out"),
     "a key of the stack": ({"encryption": "customer-key"}, "gangway:encryption", "leave encryption out"),
     "alarms": ({"observe": {"no_steps_minutes": 20}}, "gangway:observe.no_steps_minutes", "leave no_steps_minutes out"),
     "a head": ({"head": {"machine_type": "small"}}, "gangway:head.machine_type", "leave machine_type out"),
