@@ -8,12 +8,18 @@ It has every gauge of `gangway.trainer.telemetry.prometheus`, which may not be i
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+import yaml
+
+from gangway.components.core.hardware_alerts import STACK, alert_rules
 from gangway.components.core.safe_text import google_filter_text
-from gangway.images.render import template_environment
+from gangway.images.render import NodeFile, etc_file, template_environment
+from gangway.images.specs import MachineSpec
 
 PREFIX = "gangway_trainer_"
+_NONE: Mapping[str, int] = MappingProxyType({})
 # The classic model of Grafana 10.4 and 11.0; later versions migrate it.
 SCHEMA_VERSION = 39
 COLUMNS, PANEL_WIDTH, PANEL_HEIGHT = 24, 12, 8
@@ -66,31 +72,50 @@ PANELS: Sequence[Panel] = (
 )
 
 
-def render_prometheus(stack: str, region: str, *, port: int) -> str:
+Exporters = Mapping[str, int]
+"""Ports of the workers' exporters, by scrape job; empty for none."""
+
+
+def render_prometheus(stack: str, region: str, *, port: int, exporters: Exporters = _NONE) -> str:
     """For the head node, whose role must allow ec2:DescribeInstances; rank 0 serves its metrics at `port`."""
-    return _prometheus("prometheus", stack=stack, region=region, port=port)
+    return _prometheus("prometheus", port, exporters, stack=stack, region=region)
 
 
-def render_prometheus_gce(stack: str, project: str, zones: Sequence[str], *, port: int) -> str:
+def render_prometheus_gce(
+    stack: str, project: str, zones: Sequence[str], *, port: int, exporters: Exporters = _NONE
+) -> str:
     """The same on Google Cloud, where it must be allowed to list instances of `zones`."""
     running = f'labels.gangway-stack = {google_filter_text(stack)} AND status = "RUNNING"'
-    return _prometheus("prometheus-gce", filter=running, project=project, zones=zones, port=port)
+    return _prometheus("prometheus-gce", port, exporters, filter=running, project=project, zones=zones)
 
 
-def render_prometheus_azure(stack: str, place: tuple[str, str], client_id: str, *, port: int) -> str:
+def render_prometheus_azure(
+    stack: str, place: tuple[str, str], client_id: str, *, port: int, exporters: Exporters = _NONE
+) -> str:
     """The same on Azure. `place`: subscription id and resource group; `client_id`: the head's identity."""
     ids = {"subscription_id": place[0], "resource_group_name": place[1], "client_id": client_id}
-    return _prometheus("prometheus-azure", stack=stack, port=port, **ids)
+    return _prometheus("prometheus-azure", port, exporters, stack=stack, **ids)
 
 
-def render_prometheus_static(stack: str, hosts: Sequence[str], *, port: int) -> str:
+def render_prometheus_static(stack: str, hosts: Sequence[str], *, port: int, exporters: Exporters = _NONE) -> str:
     """prometheus.yml for fixed `hosts`, the addresses on which rank 0 may run."""
-    targets = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts]
-    return _prometheus("prometheus-static", stack=stack, targets=targets)
+    names = [f"[{host}]" if ":" in host else host for host in hosts]
+    return _prometheus("prometheus-static", port, exporters, stack=stack, hosts=names)
 
 
-def _prometheus(name: str, **values: Any) -> str:
-    return template_environment().get_template(f"{name}.yml.j2").render(values, scrape_interval_sec=15)
+def _prometheus(name: str, port: int, exporters: Exporters, **values: Any) -> str:
+    jobs = {"gangway-trainer": port, **exporters}
+    template = template_environment().get_template(f"{name}.yml.j2")
+    return template.render(values, scrape_interval_sec=15, exporters=exporters, jobs=jobs)
+
+
+def prometheus_files(spec: MachineSpec, scrape_config: str) -> list[NodeFile]:
+    """Prometheus' configuration on the head, with alerts if the workers have exporters."""
+    alerts = yaml.safe_dump(alert_rules(STACK), sort_keys=False, width=200)
+    return [
+        etc_file("prometheus.yaml", "0644", scrape_config),
+        *([etc_file("alerts.yaml", "0644", alerts)] if spec.exporters else []),
+    ]
 
 
 def grafana_dashboard() -> str:

@@ -212,9 +212,9 @@ def worker_values(spec: MachineSpec, margin_sec: int) -> dict[str, object]:
     }
 
 
-def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
-    """A systemd unit without comments, rendered from the template of its name."""
-    template = _unit_environment().get_template(_get_template(cloud, f"{name}.j2"))
+def unit(cloud: str, name: str, values: Mapping[str, object], template_name: str = "") -> NodeFile:
+    """A systemd unit without comments, rendered from the template of its name or another."""
+    template = _unit_environment().get_template(_get_template(cloud, f"{template_name or name}.j2"))
     names = {
         "bin_dir": BIN_DIR,
         "cloud": cloud,
