@@ -7,7 +7,8 @@ from typing import Any, Generic, TypeVar, cast, get_type_hints
 import pulumi
 
 from gangway.components.core.limits import HeadPortsArgs
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT
+from gangway.images.specs import EXPORTER_PORTS
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, has_exporters
 from gangway.stacks.config.stack_config import StackConfig
 
 PlanT = TypeVar("PlanT")
@@ -46,7 +47,10 @@ class Factory(Generic[PlanT]):
 
     def head_ports(self, *, lustre: bool = False) -> HeadPortsArgs:
         """The ports of the head node. `lustre`: it mounts the file system."""
-        return {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT, "lustre": lustre}
+        ports: HeadPortsArgs = {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT, "lustre": lustre}
+        if has_exporters(self.config):
+            ports["last_metrics_port"] = max(EXPORTER_PORTS.values())
+        return ports
 
     @property
     def budget_args(self) -> dict[str, Any]:

@@ -116,8 +116,13 @@ def run_dir(config: StackConfig, mount: str) -> str:
 
 def scrapes(config: StackConfig) -> bool:
     """Whether the head runs Prometheus, whose image endpoints do not reach; metrics of a command are unknown."""
-    wanted = config.trains and config.head.prometheus_image is not None
-    return wanted and config.network.egress is Egress.NAT
+    has_metrics = config.trains or (config.observe.hardware and command_meets(config))
+    return has_metrics and config.head.prometheus_image is not None and config.network.egress is Egress.NAT
+
+
+def has_exporters(config: StackConfig) -> bool:
+    """Whether workers run exporters of hardware metrics."""
+    return config.observe.hardware and scrapes(config)
 
 
 def machine_settings(config: StackConfig, job: JobSpec, bucket_url: str, mount: str) -> dict[str, Any]:
@@ -129,6 +134,7 @@ def machine_settings(config: StackConfig, job: JobSpec, bucket_url: str, mount: 
         "bucket_uri": f"{bucket_url}/{config.stack}",
         "run_dir": run_dir(config, mount),
         "max_hours": config.work.max_hours,
+        "hardware_metrics": has_exporters(config),
     }
 
 

@@ -22,7 +22,10 @@ Reasons = Mapping[str, str]
 """Config path -> why it has no effect."""
 _QUEUE_STEPS = {"observe.no_steps_minutes": "the steps of a queue's jobs are not known"}
 _QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
-    "slurm": {**_QUEUE_STEPS, "head.prometheus_image": "its head runs no Prometheus so far"},
+    "slurm": {
+        **_QUEUE_STEPS,
+        **dict.fromkeys(("head.prometheus_image", "observe.hardware"), "its head runs no Prometheus so far"),
+    },
     "kubernetes": {
         **_QUEUE_STEPS,
         "cluster.breaker": "the cluster's autoscaler itself waits longer and longer, up to half an hour, for a "
@@ -33,7 +36,7 @@ _QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
 }
 _COMMAND_UNSUPPORTED: Reasons = MappingProxyType(
     {
-        "head.prometheus_image": "it is unknown where a command exports metrics",
+        "head.prometheus_image": "it is unknown where a command exports metrics, and observe.hardware is false",
         "observe.no_steps_minutes": "a command does not report steps",
     }
 )
@@ -339,6 +342,8 @@ def _command(config: StackConfig) -> Iterator[InputError]:
         )
     for path, why in _COMMAND_UNSUPPORTED.items():
         section, _, name = path.partition(".")
+        if section == "head" and config.observe.hardware:
+            continue
         if path not in settings.unsupported and getattr(getattr(config, section), name) is not None:
             yield from _without_effect(config, path, f"with job.command: {why}")
     nodes = config.cluster.nodes
