@@ -123,7 +123,7 @@ def _hardware(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
             "observe.hardware-ignored",
             place,
             "no exporter is started, since no head runs Prometheus",
-            "set head.prometheus_image and network.egress: nat, and with job.command processes_per_node",
+            "leave hardware out, or let a head run Prometheus: network.egress: nat, and not prometheus_image: null",
         )
 
 
