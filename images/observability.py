@@ -175,7 +175,7 @@ HARDWARE_PANELS: Sequence[Panel] = (
         "Lustre, mean time of an operation",
         "s",
         {
-            "{{operation}}": "sum by (operation) (rate(gangway_lustre_operation_seconds_total{}[5m]))"
+            "{{operation}}": "sum by (operation) (rate(gangway_lustre_operation_microseconds_total{}[5m])) / 1e6"
             " / sum by (operation) (rate(gangway_lustre_operations_total{}[5m]))"
         },
     ),

@@ -102,10 +102,9 @@ def dcgm_exporter() -> Chart:
 def prometheus(stack: str) -> Chart:
     """Scrape GPU counters and its own node_exporter, with alerts. It has no disk: history ends with the pod."""
     left_out = ("alertmanager", "kube-state-metrics", "prometheus-pushgateway")
-    collectors = [f"--collector.{name}" for name in ("filesystem", "infiniband", "mountstats")]
     values = {
         **{name: {"enabled": False} for name in left_out},
-        "prometheus-node-exporter": {"extraArgs": ["--collector.disable-defaults", *collectors]},
+        "prometheus-node-exporter": {"extraArgs": ["--collector.mountstats"]},
         "server": {"global": {"scrape_interval": "15s"}, "persistentVolume": {"enabled": False}},
         "serverFiles": {"alerting_rules.yml": alert_rules(POD)},
         "scrapeConfigs": {

@@ -15,6 +15,7 @@ from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
 from gangway.images.slurm.conf import SlurmMachine
 from gangway.images.specs import Breaker
+from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
 from gangway.stacks.config.sections import CommandConfig
@@ -117,7 +118,9 @@ def run_dir(config: StackConfig, mount: str) -> str:
 def scrapes(config: StackConfig) -> bool:
     """Whether the head runs Prometheus, whose image endpoints do not reach; metrics of a command are unknown."""
     has_metrics = config.trains or (config.observe.hardware and command_meets(config))
-    return has_metrics and config.head.prometheus_image is not None and config.network.egress is Egress.NAT
+    has_own_network = "network" in get_provider(config.provider).settings.unsupported
+    has_internet = has_own_network or config.network.egress is Egress.NAT
+    return has_metrics and config.head.prometheus_image is not None and has_internet
 
 
 def has_exporters(config: StackConfig) -> bool:

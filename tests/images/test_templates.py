@@ -20,7 +20,7 @@ QUOTED = {"tojson"}
 # block of YAML, or between two marks of bash, and is looked at before (`gangway.images.render`).
 OURS: Mapping[str, set[str]] = {
     "Dockerfile.j2": {"base", "spec", "uid"},
-    "cloud-init.yaml.j2": {"file", "margin", "packages", "units", "what"},
+    "cloud-init.yaml.j2": {"file", "lead", "margin", "packages", "units", "what"},
     "tpu-startup.sh.j2": {"file", "units", "what"},
     "prometheus.yml.j2": {"job", "port", "scrape_interval_sec"},
     "prometheus-azure.yml.j2": {"job", "port", "scrape_interval_sec"},
