@@ -141,7 +141,7 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         "steps": steps,
         **render.worker_values(spec, render.STOP_MARGIN_SEC),
     }
-    exporters = render_exporters(CLOUD, spec, image_has_docker=True)
+    exporters = render_exporters(CLOUD, spec.exporters, image_has_docker=True)
     started = ["gangway-trainer.service", "gangway-watch.timer"]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     files = [
@@ -182,7 +182,7 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
     ]
     if with_prometheus:
         text = render_prometheus(spec.stack, spec.region, port=spec.metrics_port, exporters=spec.exporters)
-        files += prometheus_files(spec, text)
+        files += prometheus_files(spec.exporters, text)
     return render.cloud_config(CLOUD, files, "head node on Amazon Linux 2023", packages=["docker"], units=started)
 
 

@@ -127,7 +127,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
 
 def render_azure_node(spec: AzureNodeSpec) -> str:
     """A GPU worker's `#cloud-config` for Azure's HPC images of Ubuntu."""
-    steps, exporters = _node_steps(spec), render_exporters(CLOUD, spec)
+    steps, exporters = _node_steps(spec), render_exporters(CLOUD, spec.exporters)
     started = ["gangway-trainer.service", "gangway-watch.timer", *_own_units(spec)]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
@@ -223,5 +223,5 @@ def _head_only(spec: AzureHeadSpec) -> list[render.NodeFile]:
         text = render_prometheus_azure(
             spec.stack, place, spec.client_id, port=spec.metrics_port, exporters=spec.exporters
         )
-        files += prometheus_files(spec, text)
+        files += prometheus_files(spec.exporters, text)
     return files

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gangway.components.core.hardware_alerts import GPU_JOB, NODE_JOB
 from gangway.images import render
-from gangway.images.specs import EXPORTER_IMAGES, MachineSpec, pinned_image
+from gangway.images.specs import EXPORTER_IMAGES, pinned_image
 
 _COUNTERS = "gangway-counters"
 
@@ -18,20 +18,20 @@ class Exporters(NamedTuple):
 
 
 def render_exporters(
-    cloud: str, spec: MachineSpec, gpus: Sequence[str] = ("--gpus", "all"), *, image_has_docker: bool = False
+    cloud: str, exporters: Mapping[str, int], gpus: Sequence[str] = ("--gpus", "all"), *, image_has_docker: bool = False
 ) -> Exporters:
-    """Nothing if the stack has no hardware metrics. `gpus`: the container engine's arguments for all GPUs."""
-    if not spec.exporters:
+    """Nothing without `exporters`, ports by scrape job. `gpus`: the container engine's arguments for all GPUs."""
+    if not exporters:
         return Exporters([], [])
     arguments = {GPU_JOB: _gpu_argv, NODE_JOB: _node_argv}
     files = []
-    for job, port in spec.exporters.items():
+    for job, port in exporters.items():
         values = {"name": job, "argv": arguments[job](port, gpus), "image_has_docker": image_has_docker}
         files.append(render.unit(cloud, f"{job}.service", values, "exporter.service"))
     nothing: Mapping[str, object] = {}
     counters = [render.unit(cloud, f"{_COUNTERS}.{kind}", nothing) for kind in ("service", "timer")]
     script = render.scripts(cloud, ["write-counters.sh"])
-    units = [*(f"{job}.service" for job in spec.exporters), f"{_COUNTERS}.timer"]
+    units = [*(f"{job}.service" for job in exporters), f"{_COUNTERS}.timer"]
     return Exporters(units, [*files, *counters, *script])
 
 

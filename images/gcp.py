@@ -280,7 +280,7 @@ def _shared_steps(spec: GcpMachineSpec) -> list[str]:
 def _worker_files(
     spec: GcpNodeSpec | TpuHostSpec, steps: Sequence[str], more: Sequence[str]
 ) -> tuple[list[render.NodeFile], list[str]]:
-    started, exporters = [*_STARTED, *_log_units(spec)], render_exporters(CLOUD, spec)
+    started, exporters = [*_STARTED, *_log_units(spec)], render_exporters(CLOUD, spec.exporters)
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
         **_values(spec, steps, "worker"),
@@ -343,7 +343,7 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[render.NodeFile], list[str]]:
         text = render_prometheus_gce(
             spec.stack, spec.project, spec.zones, port=spec.metrics_port, exporters=spec.exporters
         )
-        files += prometheus_files(spec, text)
+        files += prometheus_files(spec.exporters, text)
     return files, started
 
 

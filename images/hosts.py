@@ -133,12 +133,12 @@ def host_files(spec: HostSpec) -> list[render.NodeFile]:
     ]
     if spec.prometheus_image is not None:
         text = render_prometheus_static(spec.stack, spec.workers, port=spec.metrics_port, exporters=spec.exporters)
-        files += prometheus_files(spec, text)
+        files += prometheus_files(spec.exporters, text)
     return files + _exporters(spec).files
 
 
 def _exporters(spec: HostSpec) -> Exporters:
-    return render_exporters(CLOUD, spec, _GPUS[spec.container_engine])
+    return render_exporters(CLOUD, spec.exporters, _GPUS[spec.container_engine])
 
 
 def host_docker_argv(spec: HostSpec, bin_dir: str = render.BIN_DIR) -> list[str]:

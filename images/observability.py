@@ -16,10 +16,9 @@ from typing import Any
 
 import yaml
 
-from gangway.components.core.hardware_alerts import STACK, alert_rules
+from gangway.components.core.hardware_alerts import STACK, IdleScope, alert_rules
 from gangway.components.core.safe_text import google_filter_text
 from gangway.images.render import NodeFile, etc_file, template_environment
-from gangway.images.specs import MachineSpec
 
 PREFIX = "gangway_trainer_"
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -216,8 +215,8 @@ Exporters = Mapping[str, int]
 """Ports of the workers' exporters, by scrape job; empty for none."""
 
 
-def render_prometheus(stack: str, region: str, *, port: int, exporters: Exporters = _NONE) -> str:
-    """For the head node, whose role must allow ec2:DescribeInstances; rank 0 serves its metrics at `port`."""
+def render_prometheus(stack: str, region: str, *, port: int | None, exporters: Exporters = _NONE) -> str:
+    """For the head node, whose role must allow ec2:DescribeInstances; rank 0 serves its metrics at `port`, if any."""
     return _prometheus("prometheus", port, exporters, stack=stack, region=region)
 
 
@@ -243,18 +242,18 @@ def render_prometheus_static(stack: str, hosts: Sequence[str], *, port: int, exp
     return _prometheus("prometheus-static", port, exporters, stack=stack, hosts=names)
 
 
-def _prometheus(name: str, port: int, exporters: Exporters, **values: Any) -> str:
-    jobs = {"gangway-trainer": port, **exporters}
+def _prometheus(name: str, port: int | None, exporters: Exporters, **values: Any) -> str:
+    jobs = {**({} if port is None else {"gangway-trainer": port}), **exporters}
     template = template_environment().get_template(f"{name}.yml.j2")
     return template.render(values, scrape_interval_sec=15, exporters=exporters, jobs=jobs)
 
 
-def prometheus_files(spec: MachineSpec, scrape_config: str) -> list[NodeFile]:
+def prometheus_files(exporters: Exporters, scrape_config: str, idle: IdleScope = STACK) -> list[NodeFile]:
     """Prometheus' configuration on the head, with alerts if the workers have exporters."""
-    alerts = yaml.safe_dump(alert_rules(STACK), sort_keys=False, width=200)
+    alerts = yaml.safe_dump(alert_rules(idle), sort_keys=False, width=200)
     return [
         etc_file("prometheus.yaml", "0644", scrape_config),
-        *([etc_file("alerts.yaml", "0644", alerts)] if spec.exporters else []),
+        *([etc_file("alerts.yaml", "0644", alerts)] if exporters else []),
     ]
 
 

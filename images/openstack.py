@@ -133,7 +133,7 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
 
 def render_openstack_node(spec: OpenstackNodeSpec) -> str:
     """A GPU worker's `#cloud-config` for an image with NVIDIA's driver and container toolkit."""
-    steps, exporters = _node_steps(spec), render_exporters(CLOUD, spec)
+    steps, exporters = _node_steps(spec), render_exporters(CLOUD, spec.exporters)
     started = ["gangway-trainer.service", "gangway-watch.timer"]
     units = [render.METADATA_UNIT, "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
@@ -167,7 +167,7 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
         "tries_again": True,
     }
     scrape = render_prometheus_static(spec.stack, spec.workers, port=spec.metrics_port, exporters=spec.exporters)
-    prometheus = prometheus_files(spec, scrape) if spec.prometheus_image else []
+    prometheus = prometheus_files(spec.exporters, scrape) if spec.prometheus_image else []
     files = [
         *render.module_files(openstack_env_text(spec), ["openstack/api.py"]),
         *prometheus,

@@ -40,6 +40,11 @@ EXPORTER_IMAGES: Mapping[str, str] = MappingProxyType(
 EXPORTER_PORTS: Mapping[str, int] = MappingProxyType({GPU_JOB: 9401, NODE_JOB: 9402})  # after the trainer's 9400
 
 
+def exporter_ports(*, gpus: bool) -> Mapping[str, int]:
+    """Ports of a machine's exporters, by scrape job. `gpus`: whether it has NVIDIA GPUs."""
+    return {job: port for job, port in EXPORTER_PORTS.items() if gpus or job != GPU_JOB}
+
+
 def job_key(job: JobSpec) -> str:
     """Identifies a job among those of its stack. More nodes or more `max_hours` do not change it."""
     return hashlib.sha256(json.dumps(_job_identity(job)).encode()).hexdigest()[:12]
@@ -240,7 +245,7 @@ class MachineSpec:
         """Ports of the exporters on a worker, by scrape job. A TPU has none."""
         if not self.hardware_metrics or self.job.backend == "xla":
             return {}
-        return {job: port for job, port in EXPORTER_PORTS.items() if job != GPU_JOB or self.job.backend == "nccl"}
+        return exporter_ports(gpus=self.job.backend == "nccl")
 
     @property
     def key_steps(self) -> tuple[str, ...]:

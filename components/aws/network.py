@@ -94,6 +94,8 @@ def plan_flows(
             Flow("out", "head", ANYWHERE),
             Flow("slurmd", "head", "fabric", "tcp", (slurm["node_port"], slurm["node_port"])),
         ]
+        if ports := slurm.get("metrics_ports"):
+            flows.append(Flow("metrics", "head", "fabric", "tcp", (ports[0], ports[-1])))
     if any(ports is not None and ports.get("lustre", False) for ports in (head, slurm)):
         both_ways = (("head", "fabric"), ("fabric", "head"))
         flows += [

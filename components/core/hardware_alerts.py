@@ -33,8 +33,10 @@ class IdleScope:
 
 STACK = IdleScope("stack")
 """The job of a stack uses all its GPUs."""
+MACHINE = IdleScope("instance")
+"""Jobs of Slurm use whole machines."""
 POD = IdleScope("instance", 'pod!=""')
-"""A job in a queue uses the GPUs that its pods requested."""
+"""Jobs in a cluster use the GPUs that their pods requested."""
 
 
 def alert_rules(idle: IdleScope) -> dict[str, Any]:

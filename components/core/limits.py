@@ -156,9 +156,12 @@ def metrics_ports(head: HeadPortsArgs) -> range:
 
 
 class SlurmPortsArgs(TypedDict):
-    """Ports of Slurm: controller, nodes, and a range (first and last) for launches from the head. `lustre` as above."""
+    """Ports of Slurm: controller, nodes, and a range (first and last) for launches from the head.
+    `metrics_ports`: first and last of the nodes' exporters, if any. `lustre` as above.
+    """
 
     controller_port: int
     node_port: int
     client_ports: list[int]
+    metrics_ports: NotRequired[list[int]]
     lustre: NotRequired[bool]

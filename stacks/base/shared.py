@@ -117,7 +117,8 @@ def run_dir(config: StackConfig, mount: str) -> str:
 
 def scrapes(config: StackConfig) -> bool:
     """Whether the head runs Prometheus, whose image endpoints do not reach; metrics of a command are unknown."""
-    has_metrics = config.trains or (config.observe.hardware and command_meets(config))
+    has_hardware = config.observe.hardware and (command_meets(config) or config.engine.has_queue)
+    has_metrics = config.trains or has_hardware
     has_own_network = "network" in get_provider(config.provider).settings.unsupported
     has_internet = has_own_network or config.network.egress is Egress.NAT
     return has_metrics and config.head.prometheus_image is not None and has_internet

@@ -107,16 +107,17 @@ def _hardware(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
     place = "gangway:observe.hardware"
     if machine.backend == "xla":
         yield Finding.warning("observe.hardware-ignored", place, "TPU hosts run no exporters", "leave hardware out")
-    elif config.engine.has_queue:
+    elif config.engine.kind == "kubernetes":
         what = "Prometheus in the cluster scrapes dcgm-exporter and node_exporter; it keeps no data on disk"
         yield Finding.info("observe.hardware", place, what)
     elif has_exporters(config):
         ports = ", ".join(f"{name.removeprefix('gangway-')} at port {port}" for name, port in EXPORTER_PORTS.items())
+        has_reader = nodes_meet(config) or config.engine.has_queue
         yield Finding.info(
             "observe.hardware",
             place,
             f"each node runs {ports}; without NVIDIA GPUs only the second. It pulls their images from the internet, "
-            f"which is usage of the network; {'the head' if nodes_meet(config) else 'on a cloud nothing'} scrapes them",
+            f"which is usage of the network; {'the head' if has_reader else 'on a cloud nothing'} scrapes them",
         )
     else:
         yield Finding.warning(

@@ -24,7 +24,7 @@ _QUEUE_STEPS = {"observe.no_steps_minutes": "the steps of a queue's jobs are not
 _QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
     "slurm": {
         **_QUEUE_STEPS,
-        **dict.fromkeys(("head.prometheus_image", "observe.hardware"), "its head runs no Prometheus so far"),
+        "head.prometheus_image": "its head runs Prometheus only with observe.hardware: true",
     },
     "kubernetes": {
         **_QUEUE_STEPS,
@@ -340,10 +340,8 @@ def _command(config: StackConfig) -> Iterator[InputError]:
             allowed="no prebuilt with job.command",
             fix="write the command's image as image in gangway:job",
         )
-    for path, why in _COMMAND_UNSUPPORTED.items():
+    for path, why in _without_hardware(config, _COMMAND_UNSUPPORTED).items():
         section, _, name = path.partition(".")
-        if section == "head" and config.observe.hardware:
-            continue
         if path not in settings.unsupported and getattr(getattr(config, section), name) is not None:
             yield from _without_effect(config, path, f"with job.command: {why}")
     nodes = config.cluster.nodes
@@ -356,6 +354,12 @@ def _command(config: StackConfig) -> Iterator[InputError]:
             allowed=f"{{min: 1, max: 1}} with job.command; several with provider: {' or '.join(able)}",
             fix="set nodes: {min: 1, max: 1}, or submit the command to Slurm: gangway job submit FILE",
         )
+
+
+def _without_hardware(config: StackConfig, unsupported: Reasons) -> Reasons:
+    """Hardware metrics are a use for Prometheus."""
+    used = {"head.prometheus_image"} if config.observe.hardware else set()
+    return {path: why for path, why in unsupported.items() if path not in used}
 
 
 def unavailable_queue(provider: str, kind: str) -> InputError | None:
@@ -383,7 +387,7 @@ def _queue(config: StackConfig) -> Iterator[InputError]:
         yield mistake
     else:
         yield from _accounting(config)
-    for path, why in _QUEUE_UNSUPPORTED[kind].items():
+    for path, why in _without_hardware(config, _QUEUE_UNSUPPORTED[kind]).items():
         yield from _without_effect(config, path, f"with engine: {kind}: {why}")
 
 

@@ -16,10 +16,10 @@ from gangway.components.core.limits import SlurmPortsArgs
 from gangway.images.aws import EFA_SETUP_SHA256, user_data_base64gzip
 from gangway.images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
 from gangway.images.slurm.conf import SRUN_PORTS, Release, SlurmRung, SlurmSpec, SlurmTeam, rung_names
-from gangway.images.specs import Breaker, FileSystem
+from gangway.images.specs import EXPORTER_PORTS, Breaker, FileSystem
 from gangway.stacks.base.cluster_queues import check_machine_types
 from gangway.stacks.base.kept import keep_text
-from gangway.stacks.base.shared import head_host, queue_fabric, slurm_machine
+from gangway.stacks.base.shared import has_exporters, head_host, queue_fabric, slurm_machine
 from gangway.stacks.base.stand_ins import stand_in
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
@@ -84,6 +84,7 @@ def _common(config: StackConfig, engine: SlurmConfig, planned: AwsPlan, names: S
         "munge_key": names.munge_key,
         "file_system": None if source is None else FileSystem("lustre", source, MOUNT),
         "log_group": names.log_group,
+        "hardware_metrics": has_exporters(config),
     }
 
 
@@ -114,6 +115,7 @@ def head_user_data(
         rest_sec=REST_SEC,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
         shared_dir=SHARED_DIR if config.storage else "",
+        prometheus_image=config.head.prometheus_image or "",
     )
     return user_data_base64gzip(render_slurm_head(spec))
 
@@ -266,9 +268,11 @@ def _identity(
 
 def _ports(stack: ComponentFactory, engine: SlurmConfig) -> SlurmPortsArgs:
     spec = slurm_spec(stack.config, engine, stack.planned)
+    metrics = list(EXPORTER_PORTS.values()) if has_exporters(stack.config) else []
     return {
         "controller_port": spec.controller_port,
         "node_port": spec.node_port,
         "client_ports": list(SRUN_PORTS),
+        "metrics_ports": metrics,
         "lustre": stack.config.storage is not None,
     }

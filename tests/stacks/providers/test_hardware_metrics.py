@@ -60,10 +60,21 @@ def test_workers_export_and_the_head_scrapes(
     assert "/etc/gangway/alerts.yaml" in heads[0]["/etc/systemd/system/gangway-prometheus.service"]
 
 
+def test_a_slurm_head_scrapes_its_nodes(with_hardware: Callable[..., StackConfig], load_module: Load) -> None:
+    machines = load_module(Path(__file__).with_name("test_metadata_closed.py")).machines
+    node, head = sorted((files for files, _ in machines(with_hardware("aws-p5-slurm"))), key=lambda one: SCRAPES in one)
+    assert node.keys() >= UNITS
+    assert [job["job_name"] for job in yaml.safe_load(head[SCRAPES])["scrape_configs"]] == list(EXPORTER_PORTS)
+    assert "by (instance)" in head["/etc/gangway/alerts.yaml"]
+    assert "METADATA_USERS='slurm nobody'" in head["/etc/gangway/node.env"]
+    assert "install-docker.sh" in head["/etc/systemd/system/gangway-prepare.service"]
+
+
 @pytest.mark.parametrize(
     ("stack", "rule"),
     [
         ("aws-p5-spot", {"fromPort": 9400, "toPort": 9402}),
+        ("aws-p5-slurm", {"fromPort": 9401, "toPort": 9402}),
         pytest.param("gcp-a3-spot", {"ports": ["9400", "9401", "9402"]}, marks=pytest.mark.slow),
         pytest.param("azure-ndv5-spot", {"destinationPortRanges": ["9400", "9401", "9402"]}, marks=pytest.mark.slow),
         pytest.param("openstack-gpu", {"portRangeMin": 9400, "portRangeMax": 9402}, marks=pytest.mark.slow),
@@ -88,6 +99,7 @@ def test_a_cluster_gets_prometheus_with_the_alerts(stack: str, with_hardware: Ca
     ("stack", "sections", "code"),
     [
         ("aws-demo", {}, "observe.hardware"),
+        ("aws-p5-slurm", {}, "observe.hardware"),
         ("aws-demo", {"head": {"prometheus_image": None}}, "observe.hardware-ignored"),
         ("gcp-v5e-pod", {}, "observe.hardware-ignored"),
     ],
@@ -99,7 +111,7 @@ def test_the_plan_says_whether_it_has_an_effect(
     assert [one.code for one in plan.findings if one.code.startswith("observe.hardware")] == [code]
 
 
-@pytest.mark.parametrize(("stack", "why"), [("aws-p5-slurm", "no Prometheus"), ("gke-a3-jobset", "managed Prometheus")])
+@pytest.mark.parametrize(("stack", "why"), [("hosts-slurm", "no Prometheus"), ("gke-a3-jobset", "managed Prometheus")])
 def test_it_is_refused_where_nothing_would_read_it(
     stack: str, why: str, with_hardware: Callable[..., StackConfig]
 ) -> None:
