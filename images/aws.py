@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from gangway.components.core.job import AWS_NCCL_NET
 from gangway.images import render, shell
-from gangway.images.observability import render_prometheus
+from gangway.images.exporters import render_exporters
+from gangway.images.observability import prometheus_files, render_prometheus
 from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, WorkerSpec
 
 # Before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data").
@@ -141,6 +142,7 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         "steps": steps,
         **render.worker_values(spec, render.STOP_MARGIN_SEC),
     }
+    exporters = render_exporters(CLOUD, spec.exporters, image_has_docker=True)
     started = ["gangway-trainer.service", "gangway-watch.timer"]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     files = [
@@ -154,7 +156,9 @@ def render_aws_node(spec: AwsNodeSpec) -> str:
         *(render.bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
         *([render.bare_python_file("breaker.py")] if spec.breaker else []),
         *(render.unit(CLOUD, name, values) for name in units),
+        *exporters.files,
     ]
+    started += exporters.units
     return render.cloud_config(CLOUD, files, "worker on AWS's Deep Learning AMI", units=started, narrow=True)
 
 
@@ -180,8 +184,8 @@ def render_aws_head(spec: AwsHeadSpec) -> str:
         *(render.unit(CLOUD, name, values) for name in units),
     ]
     if with_prometheus:
-        text = render_prometheus(spec.stack, spec.region, port=spec.metrics_port)
-        files.append(render.etc_file("prometheus.yaml", "0644", text))
+        text = render_prometheus(spec.stack, spec.region, port=spec.metrics_port, exporters=spec.exporters)
+        files += prometheus_files(spec.exporters, text)
     return render.cloud_config(CLOUD, files, "head node on Amazon Linux 2023", packages=["docker"], units=started)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gangway.images import render, shell
-from gangway.images.observability import render_prometheus_azure
+from gangway.images.exporters import render_exporters
+from gangway.images.observability import prometheus_files, render_prometheus_azure
 from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, RdmaSetup, WorkerSpec
 
 CLOUD = "azure"
@@ -127,7 +128,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
 
 def render_azure_node(spec: AzureNodeSpec) -> str:
     """A GPU worker's `#cloud-config` for Azure's HPC images of Ubuntu."""
-    steps = _node_steps(spec)
+    steps, exporters = _node_steps(spec), render_exporters(CLOUD, spec.exporters)
     verify = shell.verify_scripts(spec.job)
     started = ["gangway-trainer.service", "gangway-watch.timer", *_own_units(spec)]
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
@@ -150,7 +151,9 @@ def render_azure_node(spec: AzureNodeSpec) -> str:
         *(render.python_file(name) for name in ("notices.py", "azure/notices.py")),
         *([render.bare_python_file("breaker.py")] if spec.breaker else []),
         *(render.unit(CLOUD, name, values) for name in units),
+        *exporters.files,
     ]
+    started += exporters.units
     return render.cloud_config(CLOUD, files, "worker on Azure's HPC image", units=started)
 
 
@@ -219,6 +222,8 @@ def _head_only(spec: AzureHeadSpec) -> list[render.NodeFile]:
         ]
     if spec.prometheus_image is not None:
         place = (spec.subscription_id, spec.resource_group_name)
-        text = render_prometheus_azure(spec.stack, place, spec.client_id, port=spec.metrics_port)
-        files.append(render.etc_file("prometheus.yaml", "0644", text))
+        text = render_prometheus_azure(
+            spec.stack, place, spec.client_id, port=spec.metrics_port, exporters=spec.exporters
+        )
+        files += prometheus_files(spec.exporters, text)
     return files

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from gangway.components.core.job import JobSpec
 from gangway.images import render, shell
-from gangway.images.observability import render_prometheus_gce
+from gangway.images.exporters import render_exporters
+from gangway.images.observability import prometheus_files, render_prometheus_gce
 from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, WorkerSpec
 
 # The image's entrypoint, repeated where a shell runs first.
@@ -280,7 +281,7 @@ def _shared_steps(spec: GcpMachineSpec) -> list[str]:
 def _worker_files(
     spec: GcpNodeSpec | TpuHostSpec, steps: Sequence[str], more: Sequence[str]
 ) -> tuple[list[render.NodeFile], list[str]]:
-    started = [*_STARTED, *_log_units(spec)]
+    started, exporters = [*_STARTED, *_log_units(spec)], render_exporters(CLOUD, spec.exporters)
     units = ["gangway-notices.service", "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
         **_values(spec, steps, "worker"),
@@ -301,12 +302,13 @@ def _worker_files(
             spec.job,
         ),
         *(render.unit(CLOUD, name, values) for name in units),
+        *exporters.files,
     ]
     if isinstance(spec, GcpNodeSpec) and spec.breaker is not None:
         files.append(render.bare_python_file("breaker.py"))
     if isinstance(spec, GcpNodeSpec) and spec.nccl is not None:
         files.append(render.etc_file("nccl.env", "0600", nccl_env_text(spec.nccl)))
-    return files, started
+    return files, [*started, *exporters.units]
 
 
 def _head_files(spec: GcpHeadSpec) -> tuple[list[render.NodeFile], list[str]]:
@@ -339,8 +341,10 @@ def _head_files(spec: GcpHeadSpec) -> tuple[list[render.NodeFile], list[str]]:
     if spec.fallback_uri is not None:
         files += [render.python_file("fill_order.py"), render.python_file("gcp/fallback.py")]
     if spec.prometheus_image is not None:
-        text = render_prometheus_gce(spec.stack, spec.project, spec.zones, port=spec.metrics_port)
-        files.append(render.etc_file("prometheus.yaml", "0644", text))
+        text = render_prometheus_gce(
+            spec.stack, spec.project, spec.zones, port=spec.metrics_port, exporters=spec.exporters
+        )
+        files += prometheus_files(spec.exporters, text)
     return files, started
 
 

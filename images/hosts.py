@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gangway.images import render, shell
-from gangway.images.observability import render_prometheus_static
+from gangway.images.exporters import Exporters, render_exporters
+from gangway.images.observability import prometheus_files, render_prometheus_static
 from gangway.images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned
 
 CLOUD = "hosts"
@@ -71,7 +72,8 @@ _CLIENTS = {
 def render_host_installer(spec: HostSpec) -> str:
     """The machine's script, with the commands `install` and `remove`."""
     hint = _ENGINE_HINTS[spec.container_engine]
-    return installer_text(spec.stack, host_files(spec), _services(spec), _needs(spec), container_engine_hint=hint)
+    services = [*_services(spec), *_exporters(spec).units]
+    return installer_text(spec.stack, host_files(spec), services, _needs(spec), container_engine_hint=hint)
 
 
 def installer_text(
@@ -131,9 +133,13 @@ def host_files(spec: HostSpec) -> list[render.NodeFile]:
         *(render.unit(CLOUD, name, values) for name in ["gangway-prepare.service", *services, *timers]),
     ]
     if spec.prometheus_image is not None:
-        text = render_prometheus_static(spec.stack, spec.workers, port=spec.metrics_port)
-        files.append(render.etc_file("prometheus.yaml", "0644", text))
-    return files
+        text = render_prometheus_static(spec.stack, spec.workers, port=spec.metrics_port, exporters=spec.exporters)
+        files += prometheus_files(spec.exporters, text)
+    return files + _exporters(spec).files
+
+
+def _exporters(spec: HostSpec) -> Exporters:
+    return render_exporters(CLOUD, spec.exporters, _GPUS[spec.container_engine])
 
 
 def host_docker_argv(spec: HostSpec, bin_dir: str = render.BIN_DIR) -> list[str]:
@@ -157,7 +163,7 @@ def host_job_env_text(spec: HostSpec, bin_dir: str = render.BIN_DIR) -> str:
 def host_env_text(spec: HostSpec) -> str:
     """`/etc/gangway/node.env`."""
     fabric = spec.fabric.settings if spec.fabric else {}
-    ports = [str(port) for port in (spec.metrics_port, spec.port) if port is not None]
+    ports = [str(port) for port in (spec.metrics_port, *spec.exporters.values(), spec.port) if port is not None]
     settings = {
         **fabric,
         **({"WIREGUARD": spec.wireguard} if spec.wireguard else {}),

@@ -17,7 +17,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from gangway.images.specs import DOCKERFILE_FLAVOURS, LOCK, PROMETHEUS_IMAGE, full_name, locked_digests
+from gangway.images.specs import (
+    DOCKERFILE_FLAVOURS,
+    EXPORTER_IMAGES,
+    LOCK,
+    PROMETHEUS_IMAGE,
+    full_name,
+    locked_digests,
+)
 
 TIMEOUT_SEC = 30
 _MAX_BYTES = 4_000_000
@@ -43,7 +50,9 @@ class RegistryError(Exception):
 def images_in_use() -> list[str]:
     """The full name of every third-party image that is built on or run."""
     bases = {spec.base_image for spec in DOCKERFILE_FLAVOURS.values()}
-    return sorted(full_name(image) for image in {*bases, PROMETHEUS_IMAGE} if "@" not in image)
+    return sorted(
+        full_name(image) for image in {*bases, PROMETHEUS_IMAGE, *EXPORTER_IMAGES.values()} if "@" not in image
+    )
 
 
 def fetch_digest(image: str) -> str:

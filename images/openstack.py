@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gangway.images import render, shell
-from gangway.images.observability import render_prometheus_static
+from gangway.images.exporters import render_exporters
+from gangway.images.observability import prometheus_files, render_prometheus_static
 from gangway.images.specs import TRAINER_UID, HeadSpec, MachineSpec, RdmaSetup
 
 CLOUD = "openstack"
@@ -132,7 +133,7 @@ def openstack_env_text(spec: OpenstackMachineSpec) -> str:
 
 def render_openstack_node(spec: OpenstackNodeSpec) -> str:
     """A GPU worker's `#cloud-config` for an image with NVIDIA's driver and container toolkit."""
-    steps = _node_steps(spec)
+    steps, exporters = _node_steps(spec), render_exporters(CLOUD, spec.exporters)
     started = ["gangway-trainer.service", "gangway-watch.timer"]
     units = [render.METADATA_UNIT, "gangway-prepare.service", "gangway-watch.service", *started]
     values = {
@@ -148,7 +149,9 @@ def render_openstack_node(spec: OpenstackNodeSpec) -> str:
             CLOUD, ["common.sh", "cloud.sh", *steps, *shell.verify_scripts(spec.job), *render.WORKER_SCRIPTS], spec.job
         ),
         *_units(units, values),
+        *exporters.files,
     ]
+    started += exporters.units
     return render.cloud_config(CLOUD, files, "worker on OpenStack", units=started, narrow=True)
 
 
@@ -163,8 +166,8 @@ def render_openstack_head(spec: OpenstackHeadSpec) -> str:
         "spec": shell.store_values(spec, spec.port, spec.prometheus_image),
         "tries_again": True,
     }
-    scrape = render_prometheus_static(spec.stack, spec.workers, port=spec.metrics_port)
-    prometheus = [render.etc_file("prometheus.yaml", "0644", scrape)] if spec.prometheus_image else []
+    scrape = render_prometheus_static(spec.stack, spec.workers, port=spec.metrics_port, exporters=spec.exporters)
+    prometheus = prometheus_files(spec.exporters, scrape) if spec.prometheus_image else []
     files = [
         *render.module_files(openstack_env_text(spec), ["openstack/api.py"]),
         *prometheus,

@@ -230,9 +230,9 @@ def worker_values(spec: MachineSpec, margin_sec: int) -> dict[str, object]:
     }
 
 
-def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
-    """A systemd unit without comments, rendered from the template of its name."""
-    template = _unit_environment().get_template(_get_template(cloud, f"{name}.j2"))
+def unit(cloud: str, name: str, values: Mapping[str, object], template_name: str = "") -> NodeFile:
+    """A systemd unit without comments, rendered from the template of its name or another."""
+    template = _unit_environment().get_template(_get_template(cloud, f"{template_name or name}.j2"))
     names = {
         "bin_dir": BIN_DIR,
         "cloud": cloud,
@@ -262,7 +262,7 @@ def cloud_config(
     narrow: bool = False,
 ) -> str:
     """The `#cloud-config`: packages, files, then `units`, enabled and started without waiting, after the unit that
-    closes the metadata service. `narrow`: less indentation and files sorted by kind, which saves 700 bytes after gzip.
+    closes the metadata service. `narrow`: less indentation and files sorted by kind, which saves 850 bytes after gzip.
     """
     files, units = (
         list({file.path: file for file in (*files, *metadata_files(cloud))}.values()),
@@ -273,8 +273,9 @@ def cloud_config(
     for file in files:  # YAML's literal blocks can hold any printable ASCII
         assert file.text.isascii(), file.path
         assert file.text.replace("\n", "").replace("\t", "").isprintable(), file.path
+    lead = "" if narrow else "  "
     template = template_environment().get_template("cloud-init.yaml.j2")
-    return template.render(files=files, what=what, packages=packages, units=units, margin=5 if narrow else 6)
+    return template.render(files=files, what=what, packages=packages, units=units, margin=3 if narrow else 6, lead=lead)
 
 
 def _packing_order(file: NodeFile) -> int:

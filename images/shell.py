@@ -250,6 +250,7 @@ def store_values(
         "member_mount": member_mount(spec.member_key),
         "signed": spec.job.image_signature is not None,
         "prometheus_image": prometheus_image and pinned_image(prometheus_image),
+        "scrapes_exporters": bool(spec.exporters),
         "user_argv": ["--user", f"{uid}:{uid}"],
     }
 

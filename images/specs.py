@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from gangway.components.core.hardware_alerts import GPU_JOB, NODE_JOB
 from gangway.components.core.job import JobSpec
 
 Flavour = Literal["cpu", "cuda", "cuda-efa", "xla"]
@@ -29,6 +30,19 @@ def stack_uid(stack: str) -> int:
 
 
 PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.5.0"  # the default of stack files
+EXPORTER_IMAGES: Mapping[str, str] = MappingProxyType(
+    {
+        GPU_JOB: "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless",
+        NODE_JOB: "quay.io/prometheus/node-exporter:v1.11.1",
+    }
+)
+"""By scrape job. Not from Docker Hub, which limits the pulls of all nodes behind one NAT address."""
+EXPORTER_PORTS: Mapping[str, int] = MappingProxyType({GPU_JOB: 9401, NODE_JOB: 9402})  # after the trainer's 9400
+
+
+def exporter_ports(*, gpus: bool) -> Mapping[str, int]:
+    """Ports of a machine's exporters, by scrape job. `gpus`: whether it has NVIDIA GPUs."""
+    return {job: port for job, port in EXPORTER_PORTS.items() if gpus or job != GPU_JOB}
 
 
 @dataclass(frozen=True)
@@ -223,7 +237,8 @@ class MachineSpec:
     """Settings of all machines of a stack. `job`: its image must be named by digest; `bucket_uri`: `s3://...`,
     `gs://...`, `https://ACCOUNT.blob...` or `swift://CONTAINER` prefix of `<job>/run.json`; `member_key`,
     `signing_key`: the secrets with the keys; `max_hours`: counted over all starts while at least one node is up; None
-    for no limit; `limit`: of what the job may spend on its nodes.
+    for no limit; `limit`: of what the job may spend on its nodes; `hardware_metrics`: workers run exporters, which the
+    head scrapes.
     """
 
     stack: str
@@ -236,6 +251,7 @@ class MachineSpec:
     signing_key: str | None = None
     max_hours: float | None = None
     limit: JobLimit | None = None
+    hardware_metrics: bool = False
 
     def __post_init__(self) -> None:
         place = type(self).__name__
@@ -253,6 +269,13 @@ class MachineSpec:
                     f"{place}.job.env: {name!r}={value!r} is not a valid environment variable; "
                     "allowed: a name without '=', no NUL in either; fix: rename it or encode the value"
                 )
+
+    @property
+    def exporters(self) -> Mapping[str, int]:
+        """Ports of the exporters on a worker, by scrape job. A TPU has none."""
+        if not self.hardware_metrics or self.job.backend == "xla":
+            return {}
+        return exporter_ports(gpus=self.job.backend == "nccl")
 
     @property
     def key_steps(self) -> tuple[str, ...]:

@@ -188,6 +188,7 @@ def cluster_charts(
     groups: Sequence[str],
     idle_minutes: int,
     lustre: bool,
+    hardware_metrics: bool = False,
 ) -> list[Chart]:
     """All charts of an EKS cluster for jobs. `groups`: as in `charts.cluster_autoscaler`."""
     found = {"autoDiscovery": {"clusterName": cluster}, "cloudProvider": "aws", "awsRegion": region}
@@ -200,6 +201,7 @@ def cluster_charts(
         *([charts.nvidia_plugin(), charts.dcgm_exporter()] if GPU in devices else []),
         *([_efa_plugin()] if EFA in devices else []),
         *([_lustre_driver(region)] if lustre else []),
+        *([charts.prometheus(cluster)] if hardware_metrics else []),
     ]
 
 

@@ -26,7 +26,7 @@ from gangway.components.aws.identity import (
 )
 from gangway.components.core.fields import Egress
 from gangway.components.core.keys import KEY_USES
-from gangway.components.core.limits import HeadPortsArgs, SlurmPortsArgs, private_network
+from gangway.components.core.limits import HeadPortsArgs, SlurmPortsArgs, metrics_ports, private_network
 from gangway.components.core.outputs import after, register_outputs
 
 ANYWHERE = "0.0.0.0/0"
@@ -80,11 +80,11 @@ def plan_flows(
         Flow("out", "fabric", ANYWHERE),
     ]
     if head is not None:
-        store, metrics = head["rendezvous_port"], head["metrics_port"]
+        store, metrics = head["rendezvous_port"], metrics_ports(head)
         flows += [
             Flow("rendezvous", "fabric", "head", "tcp", (store, store)),
             Flow("out", "head", ANYWHERE),
-            Flow("metrics", "head", "fabric", "tcp", (metrics, metrics)),
+            Flow("metrics", "head", "fabric", "tcp", (metrics[0], metrics[-1])),
         ]
     if slurm is not None:
         first, last = slurm["client_ports"]
@@ -94,6 +94,8 @@ def plan_flows(
             Flow("out", "head", ANYWHERE),
             Flow("slurmd", "head", "fabric", "tcp", (slurm["node_port"], slurm["node_port"])),
         ]
+        if ports := slurm.get("metrics_ports"):
+            flows.append(Flow("metrics", "head", "fabric", "tcp", (ports[0], ports[-1])))
     if any(ports is not None and ports.get("lustre", False) for ports in (head, slurm)):
         both_ways = (("head", "fabric"), ("fabric", "head"))
         flows += [

@@ -12,7 +12,7 @@ from pulumi_azure_native import network, privatedns
 from gangway.components.azure.common import CommonArgs, common_inputs, replacing
 from gangway.components.azure.storage import declare_flow_log, plan_watcher
 from gangway.components.core.fields import Egress
-from gangway.components.core.limits import HeadPortsArgs, private_network
+from gangway.components.core.limits import HeadPortsArgs, metrics_ports, private_network
 from gangway.components.core.outputs import after, register_outputs
 
 # Azure Bastion documentation, "Subnet": at least a /26, with this name.
@@ -81,7 +81,7 @@ def plan_flows(
     if head is not None:
         flows += [
             Flow("rendezvous", "fabric", "head", "Tcp", (str(head["rendezvous_port"]),)),
-            Flow("metrics", "head", "fabric", "Tcp", (str(head["metrics_port"]),)),
+            Flow("metrics", "head", "fabric", "Tcp", tuple(map(str, metrics_ports(head)))),
         ]
     roles = ROLES if head is not None else ROLES[:1]
     if bastion_cidr is not None:

@@ -140,17 +140,28 @@ def private_network(cidr: str, place: str = "gangway:network.cidr") -> IPv4Netwo
 
 
 class HeadPortsArgs(TypedDict):
-    """Ports of the rendezvous store and the workers' metrics. `lustre` (false): the head mounts a file system."""
+    """Ports of the rendezvous store and the workers' metrics. `last_metrics_port`: of a range that starts with
+    `metrics_port`; without it one port. `lustre` (false): the head mounts a file system.
+    """
 
     rendezvous_port: int
     metrics_port: int
+    last_metrics_port: NotRequired[int]
     lustre: NotRequired[bool]
 
 
+def metrics_ports(head: HeadPortsArgs) -> range:
+    """The ports of the workers' metrics."""
+    return range(head["metrics_port"], head.get("last_metrics_port", head["metrics_port"]) + 1)
+
+
 class SlurmPortsArgs(TypedDict):
-    """Ports of Slurm: controller, nodes, and a range (first and last) for launches from the head. `lustre` as above."""
+    """Ports of Slurm: controller, nodes, and a range (first and last) for launches from the head.
+    `metrics_ports`: first and last of the nodes' exporters, if any. `lustre` as above.
+    """
 
     controller_port: int
     node_port: int
     client_ports: list[int]
+    metrics_ports: NotRequired[list[int]]
     lustre: NotRequired[bool]

@@ -14,7 +14,7 @@ from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import GcpMachineType
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
-from gangway.components.core.limits import HeadPortsArgs, private_network
+from gangway.components.core.limits import HeadPortsArgs, metrics_ports, private_network
 from gangway.components.core.outputs import after, register_outputs
 from gangway.components.gcp.fabric import JUMBO_MTU_BYTES, MAIN, FabricNetwork, plan_fabric_networks, plan_interfaces
 
@@ -69,7 +69,7 @@ def plan_flows(
     if head is not None:
         flows += [
             Flow("rendezvous", "fabric", "head", "tcp", (head["rendezvous_port"],)),
-            Flow("metrics", "head", "fabric", "tcp", (head["metrics_port"],)),
+            Flow("metrics", "head", "fabric", "tcp", tuple(metrics_ports(head))),
             Flow("iap-head", IAP_RANGE, "head", "tcp", (22,)),
         ]
     if services_range is not None:

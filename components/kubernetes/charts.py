@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gangway.components.core.hardware_alerts import GPU_JOB, NODE_JOB, POD, alert_rules
 from gangway.components.kubernetes.manifest import OURS, Manifest, manifest
 from gangway.components.kubernetes.spec import GPU, JOBS_ONLY, SIZE, UNCOUNTED, ClusterSpec, Flavor, Team
 
@@ -96,6 +97,45 @@ def dcgm_exporter() -> Chart:
     }
     repository = "https://nvidia.github.io/dcgm-exporter/helm-charts"
     return Chart("dcgm-exporter", "dcgm-exporter", "4.8.2", repository, SYSTEM, values)
+
+
+def prometheus(stack: str) -> Chart:
+    """Scrape GPU counters and its own node_exporter, with alerts. It has no disk: history ends with the pod."""
+    left_out = ("alertmanager", "kube-state-metrics", "prometheus-pushgateway")
+    values = {
+        **{name: {"enabled": False} for name in left_out},
+        "prometheus-node-exporter": {"extraArgs": ["--collector.mountstats"]},
+        "server": {"global": {"scrape_interval": "15s"}, "persistentVolume": {"enabled": False}},
+        "serverFiles": {"alerting_rules.yml": alert_rules(POD)},
+        "scrapeConfigs": {
+            **{name: {"enabled": False} for name in _DEFAULT_JOBS},
+            GPU_JOB: _scrape_pods("dcgm-exporter", stack),
+            NODE_JOB: _scrape_pods("prometheus-node-exporter", stack),
+        },
+    }
+    repository = "https://prometheus-community.github.io/helm-charts"
+    return Chart("prometheus", "prometheus", "29.27.0", repository, SYSTEM, values)
+
+
+# The chart's own, which scrape everything with certain annotations.
+_DEFAULT_JOBS = (
+    "prometheus",
+    "prometheus-pushgateway",
+    *("kubernetes-api-servers", "kubernetes-nodes", "kubernetes-nodes-cadvisor", "kubernetes-services"),
+    *("kubernetes-service-endpoints", "kubernetes-service-endpoints-slow"),
+    *("kubernetes-pods", "kubernetes-pods-slow"),
+)
+
+
+def _scrape_pods(application: str, stack: str) -> dict[str, Any]:
+    pods = {"role": "pod", "label": f"app.kubernetes.io/name={application}"}
+    return {
+        "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": [SYSTEM]}, "selectors": [pods]}],
+        "relabel_configs": [
+            {"source_labels": ["__meta_kubernetes_pod_node_name"], "target_label": "instance"},
+            {"target_label": "stack", "replacement": stack},
+        ],
+    }
 
 
 def cluster_autoscaler(provider: Mapping[str, Any], groups: Sequence[str], idle_minutes: int) -> Chart:

@@ -10,7 +10,7 @@ from pulumi_openstack import networking
 
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
-from gangway.components.core.limits import HeadPortsArgs, private_network
+from gangway.components.core.limits import HeadPortsArgs, metrics_ports, private_network
 from gangway.components.core.outputs import after, register_outputs
 from gangway.components.core.tags import tag_words
 
@@ -46,9 +46,10 @@ def plan_rules(
     """The rules. `egress`: `endpoints` allows only `service_cidrs`; `dns_nameservers`: empty for the network's own."""
     rules = [Rule("self", "fabric", "ingress", "fabric")]
     if head is not None:
+        metrics = metrics_ports(head)
         rules += [
             Rule("rendezvous", "head", "ingress", "fabric", "tcp", (head["rendezvous_port"],) * 2),
-            Rule("metrics", "fabric", "ingress", "head", "tcp", (head["metrics_port"],) * 2),
+            Rule("metrics", "fabric", "ingress", "head", "tcp", (metrics[0], metrics[-1])),
         ]
     for role in ROLES if head is not None else ROLES[:1]:
         rules += _way_out(role, egress, cidr, service_cidrs, dns_nameservers)

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
 
+from gangway.components.core.hardware_alerts import MACHINE
 from gangway.images import render
-from gangway.images.shell import bash_assignments
+from gangway.images.exporters import render_exporters
+from gangway.images.observability import prometheus_files, render_prometheus
+from gangway.images.shell import NO_LOG, bash_assignments
 from gangway.images.slurm.conf import SlurmSpec, account_words, conf_files, fabric_files
-from gangway.images.specs import TRAINER_UID, Breaker, FileSystem
+from gangway.images.specs import TRAINER_UID, Breaker, FileSystem, exporter_ports, pinned_image
 
 CLOUD = "aws"
 SLURM_DIR = "/etc/slurm"
@@ -27,6 +30,7 @@ class AwsSlurmSpec:
     munge_key: str
     file_system: FileSystem | None = None
     log_group: str = ""
+    hardware_metrics: bool = False
 
     def __post_init__(self) -> None:
         files = self.file_system
@@ -57,6 +61,11 @@ class AwsSlurmSpec:
             "STACK": self.stack,
             "TRAINER_UID": str(TRAINER_UID),
         }
+
+    @property
+    def exporters(self) -> Mapping[str, int]:
+        """Ports of the exporters on nodes, by scrape job."""
+        return exporter_ports(gpus=self.slurm.machine.gpus > 0) if self.hardware_metrics else {}
 
     @property
     def mount_steps(self) -> tuple[str, ...]:
@@ -92,7 +101,8 @@ class AwsSlurmNodeSpec(AwsSlurmSpec):
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmHeadSpec(AwsSlurmSpec):
     """The controller. `most`: nodes over all rungs; `patience_sec`: a rung that starts no machine for so long is closed
-    for `rest_sec`; `breaker`: limits machines that end before they join; `shared_dir`: for jobs; empty for none.
+    for `rest_sec`; `breaker`: limits machines that end before they join; `shared_dir`: for jobs; empty for none;
+    `prometheus_image`: runs with hardware metrics.
     """
 
     groups: tuple[str, ...]
@@ -101,6 +111,7 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
     rest_sec: int = 900
     breaker: Breaker | None = None
     shared_dir: str = ""
+    prometheus_image: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,6 +167,7 @@ def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
         "SLURM_PACKAGES": " ".join([*_PACKAGES, "slurmd"]),
     }
     values = {"image_has_docker": False, "role": "worker", "steps": spec.steps, "tries_again": False}
+    exporters = render_exporters(CLOUD, spec.exporters, image_has_docker=True)
     run = ["slurm-cloud.sh", "slurm-join.sh", "slurm-health.sh", "slurm-notice.sh"]
     started = ["gangway-slurmd.service", "gangway-slurm-notice.service"]
     files = [
@@ -171,7 +183,9 @@ def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
             render.unit(CLOUD, name, values)
             for name in ["gangway-prepare.service", "gangway-notices.service", *started]
         ),
+        *exporters.files,
     ]
+    started += exporters.units
     return render.cloud_config(CLOUD, files, "Slurm node on AWS's Deep Learning AMI (Ubuntu)", units=started)
 
 
@@ -181,7 +195,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
     accounting = ["slurmdbd", "mariadb-server"] if slurm.accounting else []
     settings = {
         **spec.settings("head"),
-        "METADATA_USERS": "slurm",
+        "METADATA_USERS": "slurm nobody" if spec.exporters else "slurm",
         "SLURM_ACCOUNTING_DUMP": spec.accounting_dump,
         "SLURM_ACCOUNTS": "yes" if slurm.accounting else "",
         "SLURM_HEAD_NAME": slurm.head_name,
@@ -191,15 +205,19 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
     }
     # The last needs the user slurm, which the package creates.
     steps = [*spec.mount_steps, "slurm-install.sh", "slurm-head.sh", "close-metadata.sh"]
+    steps += ["install-docker.sh"] if spec.exporters else []
     daemons = [*(["gangway-slurmdbd.service"] if slurm.accounting else []), "gangway-slurmctld.service"]
     saves = spec.accounting_dump != ""
     started = [*daemons, "gangway-fill.timer", *(["gangway-slurm-save.timer"] if saves else [])]
+    started += ["gangway-prometheus.service"] if spec.exporters else []
     triggered = ["gangway-fill.service", *(["gangway-slurm-save.service"] if saves else [])]
     values = {
         "accounting": slurm.accounting,
         "accounting_dump": spec.accounting_dump,
         "image_has_docker": False,
+        "log_options": lambda stream: NO_LOG,
         "role": "head",
+        "spec": {"prometheus_image": pinned_image(spec.prometheus_image), "scrapes_exporters": True},
         "steps": steps,
         "tries_again": True,
     }
@@ -218,5 +236,8 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
         *(render.bare_python_file(name) for name in ["slurm_plan.py", "aws/slurm_scaler.py"]),
         *(render.unit(CLOUD, name, values) for name in ["gangway-prepare.service", *triggered, *started]),
     ]
+    if spec.exporters:
+        text = render_prometheus(spec.stack, spec.region, port=None, exporters=spec.exporters)
+        files += prometheus_files(spec.exporters, text, MACHINE)
     assert slurm.bin_dir == render.BIN_DIR, "slurm.conf names the programs there"
     return render.cloud_config(CLOUD, files, "Slurm controller on Ubuntu", units=started)

@@ -46,7 +46,7 @@ class Factory(Generic[PlanT]):
 
     def head_ports(self, *, lustre: bool = False) -> HeadPortsArgs:
         """The ports of the head node. `lustre`: it mounts the file system."""
-        return head_ports(lustre=lustre)
+        return head_ports(self.config, lustre=lustre)
 
     @property
     def budget_args(self) -> dict[str, Any]:

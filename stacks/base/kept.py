@@ -16,7 +16,7 @@ from gangway.components.core.lookup import kept
 from gangway.stacks.config.stack_config import StackConfig
 
 REACH_NO_MACHINE = frozenset({"allow_replace", "budget", "observe", "regions", "tags"})
-"""Sections that are in no machine's user data, and in no job."""
+"""Sections that are in no machine's user data, and in no job, apart from observe.hardware."""
 
 _NAMES = frozenset({"stack", "stack_name", "identity"})
 """Of the stack: each resource has them, and a change is refused."""
@@ -26,7 +26,9 @@ SETTINGS = "settings"
 
 def settings_digest(config: StackConfig) -> str:
     """Of all that the stack file sets and machines may know; without defaults, which belong to a version."""
-    written = config.model_dump(mode="json", exclude_unset=True, exclude=set(REACH_NO_MACHINE | _NAMES))
+    whole = REACH_NO_MACHINE - {"observe"} | _NAMES
+    written = config.model_dump(mode="json", exclude_unset=True, exclude=set(whole))
+    written["observe"] = {name: value for name, value in written.get("observe", {}).items() if name == "hardware"}
     # Under the engine, settings that the file leaves out have Pulumi.yaml's defaults.
     decided = {name: value for name, value in written.items() if value not in ({}, [], "", None)}
     decided |= {"provider": config.provider, "encryption": config.encryption}

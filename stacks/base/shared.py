@@ -15,7 +15,8 @@ from gangway.components.core.limits import HeadPortsArgs
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
 from gangway.images.slurm.conf import SlurmMachine
-from gangway.images.specs import Breaker, IdleStop, JobLimit
+from gangway.images.specs import EXPORTER_PORTS, Breaker, IdleStop, JobLimit
+from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
 from gangway.stacks.config.sections import CommandConfig
@@ -118,8 +119,16 @@ def run_dir(config: StackConfig, mount: str) -> str:
 
 def scrapes(config: StackConfig) -> bool:
     """Whether the head runs Prometheus, whose image endpoints do not reach; metrics of a command are unknown."""
-    wanted = config.trains and config.head.prometheus_image is not None
-    return wanted and config.network.egress is Egress.NAT
+    has_hardware = config.observe.hardware and (command_meets(config) or config.engine.has_queue)
+    has_metrics = config.trains or has_hardware
+    has_own_network = "network" in get_provider(config.provider).settings.unsupported
+    has_internet = has_own_network or config.network.egress is Egress.NAT
+    return has_metrics and config.head.prometheus_image is not None and has_internet
+
+
+def has_exporters(config: StackConfig) -> bool:
+    """Whether workers run exporters of hardware metrics."""
+    return config.observe.hardware and scrapes(config)
 
 
 def machine_settings(config: StackConfig, job: JobSpec, bucket_url: str, mount: str) -> dict[str, Any]:
@@ -133,6 +142,7 @@ def machine_settings(config: StackConfig, job: JobSpec, bucket_url: str, mount: 
         "run_dir": folder,
         "max_hours": config.work.max_hours,
         "limit": job_limit(config),
+        "hardware_metrics": has_exporters(config),
     }
 
 
@@ -262,9 +272,12 @@ def refused_image(config: StackConfig, allowed: str, registry: str) -> InputErro
     )
 
 
-def head_ports(*, lustre: bool = False) -> HeadPortsArgs:
+def head_ports(config: StackConfig, *, lustre: bool = False) -> HeadPortsArgs:
     """The ports of the head node. `lustre`: it mounts the file system."""
-    return {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT, "lustre": lustre}
+    ports: HeadPortsArgs = {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT, "lustre": lustre}
+    if has_exporters(config):
+        ports["last_metrics_port"] = max(EXPORTER_PORTS.values())
+    return ports
 
 
 def head_host(config: StackConfig) -> str:

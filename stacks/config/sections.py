@@ -543,10 +543,13 @@ class ObserveConfig(Section):
     Attributes:
         log_days: how long to keep logs.
         no_steps_minutes: time without a training step after which an alarm is sent.
+        hardware: metrics of GPUs, fabric and file systems in Prometheus, with alerts. Off by default: nodes pull two
+            more images, and a GPU whose counters are read cannot be profiled by Nsight.
     """
 
     log_days: Whole = Field(default=30, gt=0)
     no_steps_minutes: Whole = Field(default=30, ge=10, le=1440)
+    hardware: bool = False
 
 
 class EstimateConfig(Section):

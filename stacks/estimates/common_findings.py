@@ -19,8 +19,9 @@ from gangway.components.estimate.cost import (
     load_billing,
 )
 from gangway.components.estimate.spot import best_interval_sec
-from gangway.images.specs import DOCKERFILE_FLAVOURS, pinned_image
+from gangway.images.specs import DOCKERFILE_FLAVOURS, EXPORTER_PORTS, pinned_image
 from gangway.stacks.base.registry import get_provider
+from gangway.stacks.base.shared import has_exporters, nodes_meet
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.autoscale import autoscale_findings, controller_findings
 from gangway.stacks.estimates.expected_run import run_findings
@@ -58,6 +59,7 @@ def common_findings(
         *([] if shared else _state(config)),
         *(_data(config) if config.trains else ()),
         *_pins(config),
+        *_hardware(config, machine),
         *region_limit_findings(config),
         *_stop_delay(config, cost),
         *placeholder_findings(config),
@@ -101,6 +103,34 @@ def _pins(config: StackConfig) -> Iterable[Finding]:
             "gangway:head.prometheus_image",
             f"the tag {prometheus} can be moved to another image, which the head would run",
             f"add its digest: {prometheus}@sha256:...",
+        )
+
+
+def _hardware(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
+    """Whether Prometheus gets the hardware's metrics."""
+    if not config.observe.hardware:
+        return
+    place = "gangway:observe.hardware"
+    if machine.backend == "xla":
+        yield Finding.warning("observe.hardware-ignored", place, "TPU hosts run no exporters", "leave hardware out")
+    elif config.engine.kind == "kubernetes":
+        what = "Prometheus in the cluster scrapes dcgm-exporter and node_exporter; it keeps no data on disk"
+        yield Finding.info("observe.hardware", place, what)
+    elif has_exporters(config):
+        ports = ", ".join(f"{name.removeprefix('gangway-')} at port {port}" for name, port in EXPORTER_PORTS.items())
+        has_reader = nodes_meet(config) or config.engine.has_queue
+        yield Finding.info(
+            "observe.hardware",
+            place,
+            f"each node runs {ports}; without NVIDIA GPUs only the second. It pulls their images from the internet, "
+            f"which is usage of the network; {'the head' if has_reader else 'on a cloud nothing'} scrapes them",
+        )
+    else:
+        yield Finding.warning(
+            "observe.hardware-ignored",
+            place,
+            "no exporter is started, since no head runs Prometheus",
+            "leave hardware out, or let a head run Prometheus: network.egress: nat, and not prometheus_image: null",
         )
 
 

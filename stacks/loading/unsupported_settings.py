@@ -25,7 +25,10 @@ _QUEUE_OTHERS = {
     "cluster.idle_stop": "engine.idle_minutes removes nodes without a job",
 }
 _QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
-    "slurm": {**_QUEUE_OTHERS, "head.prometheus_image": "its head runs no Prometheus so far"},
+    "slurm": {
+        **_QUEUE_OTHERS,
+        "head.prometheus_image": "its head runs Prometheus only with observe.hardware: true",
+    },
     "kubernetes": {
         **_QUEUE_OTHERS,
         "cluster.breaker": "the cluster's autoscaler itself waits longer and longer, up to half an hour, for a "
@@ -36,7 +39,7 @@ _QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
 }
 _COMMAND_UNSUPPORTED: Reasons = MappingProxyType(
     {
-        "head.prometheus_image": "it is unknown where a command exports metrics",
+        "head.prometheus_image": "it is unknown where a command exports metrics, and observe.hardware is false",
         "observe.no_steps_minutes": "a command does not report steps",
     }
 )
@@ -341,7 +344,7 @@ def _command(config: StackConfig) -> Iterator[InputError]:
             allowed="no prebuilt with job.command",
             fix="write the command's image as image in gangway:job",
         )
-    for path, why in _COMMAND_UNSUPPORTED.items():
+    for path, why in _without_hardware(config, _COMMAND_UNSUPPORTED).items():
         section, _, name = path.partition(".")
         if path not in settings.unsupported and getattr(getattr(config, section), name) is not None:
             yield from _without_effect(config, path, f"with job.command: {why}")
@@ -355,6 +358,12 @@ def _command(config: StackConfig) -> Iterator[InputError]:
             allowed=f"{{min: 1, max: 1}} with job.command; several with provider: {' or '.join(able)}",
             fix="set nodes: {min: 1, max: 1}, or submit the command to Slurm: gangway job submit FILE",
         )
+
+
+def _without_hardware(config: StackConfig, unsupported: Reasons) -> Reasons:
+    """Hardware metrics are a use for Prometheus."""
+    used = {"head.prometheus_image"} if config.observe.hardware else set()
+    return {path: why for path, why in unsupported.items() if path not in used}
 
 
 def unavailable_queue(provider: str, kind: str) -> InputError | None:
@@ -382,7 +391,7 @@ def _queue(config: StackConfig) -> Iterator[InputError]:
         yield mistake
     else:
         yield from _accounting(config)
-    for path, why in _QUEUE_UNSUPPORTED[kind].items():
+    for path, why in _without_hardware(config, _QUEUE_UNSUPPORTED[kind]).items():
         yield from _without_effect(config, path, f"with engine: {kind}: {why}")
 
 

@@ -20,13 +20,14 @@ INSTALLER = "images/templates/hosts/installer.sh"
 """How the installers of all hosts begin."""
 SHAPES: Mapping[str, str] = {
     "cloud-config": '  - path: {path}\n    owner: root:root\n    permissions: "{mode}"\n    content: |\n{body}',
+    "narrow-config": '- path: {path}\n  permissions: "{mode}"\n  content: |\n{body}',
     "put": "put {path} {mode} <<'GANGWAY_FILE'\n{body}GANGWAY_FILE\n",
     "install": "install -D -m {mode} /dev/stdin {path} <<'GANGWAY_END_OF_FILE'\n{body}GANGWAY_END_OF_FILE\n",
     "arguments": "{body}",
 }
 """How a document writes a file, a literal block of YAML or a here-document of bash; and arguments for docker."""
 _FILE = {"path": r"(?P<path>\S+)", "mode": r"(?P<mode>\d+)"}
-_BLOCK = _FILE | {"body": r"(?P<body>(?:(?: {5}.*)?\n)+)"}
+_BLOCK = _FILE | {"body": r"(?P<body>(?:(?: {3}.*)?\n)+)"}
 _HERE = _FILE | {"body": r"(?P<body>(?:.*\n)*?)"}
 _PATTERNS = {
     shape: re.compile("^" + form.replace("|", "[|]").format(**(_BLOCK if "|" in form else _HERE)), re.MULTILINE)

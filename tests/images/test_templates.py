@@ -20,12 +20,12 @@ QUOTED = {"tojson"}
 # block of YAML, or between two marks of bash, and is looked at before (`gangway.images.render`).
 OURS: Mapping[str, set[str]] = {
     "Dockerfile.j2": {"base", "spec", "uid"},
-    "cloud-init.yaml.j2": {"file", "margin", "packages", "units", "what"},
+    "cloud-init.yaml.j2": {"file", "lead", "margin", "packages", "units", "what"},
     "tpu-startup.sh.j2": {"file", "units", "what"},
-    "prometheus.yml.j2": {"port", "scrape_interval_sec"},
-    "prometheus-azure.yml.j2": {"port", "scrape_interval_sec"},
-    "prometheus-gce.yml.j2": {"port", "scrape_interval_sec"},
-    "prometheus-static.yml.j2": {"scrape_interval_sec"},
+    "prometheus.yml.j2": {"job", "port", "scrape_interval_sec"},
+    "prometheus-azure.yml.j2": {"job", "port", "scrape_interval_sec"},
+    "prometheus-gce.yml.j2": {"job", "port", "scrape_interval_sec"},
+    "prometheus-static.yml.j2": {"job", "scrape_interval_sec"},
 }
 
 

@@ -62,7 +62,7 @@ drop_files() {
 uninstall() {
     local paths container script
     stop_services
-    for container in gangway-trainer gangway-rendezvous gangway-prometheus; do
+    for container in gangway-{trainer,rendezvous,prometheus,dcgm-exporter,node-exporter}; do
         docker rm --force "$container" >/dev/null 2>&1 || true
     done
     for script in close-ports.sh join-wireguard.sh close-metadata.sh; do

@@ -149,6 +149,7 @@ class _Factory(ComponentFactory):
             groups=[group_pattern(name, position, rung) for position, rung in enumerate(self.rungs)],
             idle_minutes=self.eks.idle_minutes,
             lustre=lustre is not None,
+            hardware_metrics=self.config.observe.hardware,
         )
         releases = ClusterCharts(name, {"charts": charts}, opts).releases
         storage = self.config.storage

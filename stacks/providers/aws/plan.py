@@ -26,6 +26,7 @@ from gangway.components.core.limits import HeadPortsArgs, SlurmPortsArgs
 from gangway.components.estimate.cost import CostComponent, paid_once
 from gangway.components.kubernetes.spec import ClusterSpec
 from gangway.images.slurm.conf import SRUN_PORTS, SlurmSpec
+from gangway.images.specs import EXPORTER_PORTS
 from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import api_finding, check_machine_types, get_spec, is_static, topology_findings
 from gangway.stacks.base.shared import (
@@ -140,12 +141,13 @@ def get_head_ports(config: StackConfig, planned: AwsPlan) -> HeadPorts:
             "controller_port": SlurmSpec.controller_port,
             "node_port": SlurmSpec.node_port,
             "client_ports": list(SRUN_PORTS),
+            "metrics_ports": list(EXPORTER_PORTS.values()) if shared.has_exporters(config) else [],
             "lustre": config.storage is not None,
         }
         return HeadPorts(slurm=slurm)
     # It mounts the file system to upload the run record; a command leaves none.
     mounts = config.storage is not None and config.trains
-    return HeadPorts(shared.head_ports(lustre=mounts) if planned.head else None)
+    return HeadPorts(shared.head_ports(config, lustre=mounts) if planned.head else None)
 
 
 def _get_zones(region: Region) -> list[str]:

@@ -18,7 +18,7 @@ from gangway.images.slurm.conf import Release, SlurmRung, SlurmSpec, SlurmTeam, 
 from gangway.images.specs import Breaker, FileSystem
 from gangway.stacks.base.cluster_queues import check_machine_types
 from gangway.stacks.base.kept import keep_text
-from gangway.stacks.base.shared import head_host, queue_fabric, slurm_machine
+from gangway.stacks.base.shared import has_exporters, head_host, queue_fabric, slurm_machine
 from gangway.stacks.base.stand_ins import stand_in
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
@@ -83,6 +83,7 @@ def _common(config: StackConfig, engine: SlurmConfig, planned: AwsPlan, names: S
         "munge_key": names.munge_key,
         "file_system": None if source is None else FileSystem("lustre", source, MOUNT),
         "log_group": names.log_group,
+        "hardware_metrics": has_exporters(config),
     }
 
 
@@ -113,6 +114,7 @@ def head_user_data(
         rest_sec=REST_SEC,
         breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
         shared_dir=SHARED_DIR if config.storage else "",
+        prometheus_image=config.head.prometheus_image or "",
     )
     return user_data_base64gzip(render_slurm_head(spec))
 

@@ -126,6 +126,11 @@ def user_data_limit(place: str, owner: str, fix: str) -> Iterator[None]:
         ) from None
 
 
+def _shorter(config: StackConfig) -> str:
+    shorter = "shorten the command, its env or the settings"
+    return f"{shorter}, or leave observe.hardware out" if config.observe.hardware else shorter
+
+
 def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
     """Render a worker's user data with the longest names that AWS may assign. InputError: it exceeds EC2's limit."""
     account = stand_in("account", 12, string.digits)
@@ -138,5 +143,5 @@ def check_user_data(config: StackConfig, planned: AwsPlan) -> None:
         member_key=parameter_name(config.stack, "member-key") if planned.member_key else None,
         signing_key=parameter_name(config.stack, "signing-key"),
     )
-    with user_data_limit("gangway:job", "a node", "shorten the command, its env or the settings"):
+    with user_data_limit("gangway:job", "a node", _shorter(config)):
         check_user_data_size(_render_node(config, planned, names))

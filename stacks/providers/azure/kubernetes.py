@@ -19,7 +19,15 @@ from gangway.components.azure.aks import (
 )
 from gangway.components.azure.storage import ImageRegistry
 from gangway.components.core.lookup import Lookup, look_up, look_up_later
-from gangway.components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin, tolerations
+from gangway.components.kubernetes.charts import (
+    SYSTEM,
+    dcgm_exporter,
+    job_set,
+    kueue,
+    nvidia_plugin,
+    prometheus,
+    tolerations,
+)
 from gangway.components.kubernetes.manifest import kubeconfig_text
 from gangway.components.kubernetes.namespaces import fabric_config, namespace_manifests
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
@@ -166,6 +174,7 @@ def _install(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[
         replace(chart, values=add_spot_tolerations(chart.values)) for chart in (nvidia_plugin(), dcgm_exporter())
     ]
     charts = [job_set(), kueue(spec, len(config.cluster.capacity)), *gpu_charts]
+    charts += [prometheus(name)] if config.observe.hardware else []
     manifests = [*namespace_manifests(spec, None), *queues(spec)]
     if pods_a_node := spec.node.devices.get(INFINIBAND):
         let_in = [*tolerations(), *spot_tolerations()]

@@ -439,6 +439,13 @@ def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | No
     get_version(config)
     check_way_out(config)
     cluster_spec(config, machine, tpu)
+    if config.observe.hardware:
+        raise InputError(
+            "gangway:observe.hardware",
+            "Google's managed Prometheus of the cluster has the metrics of GPUs (DCGM) and nodes without it",
+            allowed="left out with engine: kubernetes",
+            fix="leave hardware out",
+        )
     for index, rung in enumerate(config.cluster.capacity):
         if isinstance(rung, FlexStart):
             raise InputError(

@@ -7,7 +7,7 @@ from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
 from gangway.components.hosts.wireguard import INTERFACE
 from gangway.images.slurm.conf import SRUN_PORTS
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site, open_rendezvous_findings
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site, open_rendezvous_findings, scrapes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates import provider_findings
 from gangway.stacks.estimates.common_findings import common_findings
@@ -193,7 +193,7 @@ def _unenforced_budget(instead: str) -> Finding:
 def _monitoring(config: StackConfig) -> Iterable[Finding]:
     scraped = (
         "metrics are in Prometheus on the first machine (`ssh -L 9090:localhost:9090`)"
-        if config.head.prometheus_image and config.trains
+        if scrapes(config)
         else "there is no Prometheus"
     )
     yield _unenforced_budget("set job.max_hours, which ends the job whatever it costs")

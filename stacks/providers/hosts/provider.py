@@ -50,6 +50,11 @@ def _slurm_mistakes(config: StackConfig) -> Iterator[InputError]:
                 f"gangway:engine.{name}", why, value=getattr(engine, name),
                 allowed="left out with provider: hosts", fix=f"leave {name} out",
             )  # fmt: skip
+    if config.observe.hardware:
+        yield InputError(
+            "gangway:observe.hardware", "Slurm's head on existing machines runs no Prometheus so far", value=True,
+            allowed="left out with engine: slurm", fix="leave hardware out",
+        )  # fmt: skip
     if config.image.prebuilt is not None:
         yield InputError(
             "gangway:image.prebuilt", "Slurm jobs on existing machines run without a container",

@@ -300,7 +300,11 @@ def test_the_fabric_names_itself_in_both_directions(head: HeadPortsArgs | None, 
 
 @pytest.mark.parametrize(
     ("head", "into_head", "into_fabric"),
-    [(HEAD, [29400], [9400]), (HEAD_WITH_LUSTRE, [29400, *LUSTRE], [9400, *LUSTRE])],
+    [
+        (HEAD, [29400], [9400]),
+        (HEAD_WITH_LUSTRE, [29400, *LUSTRE], [9400, *LUSTRE]),
+        (HeadPortsArgs(rendezvous_port=29400, metrics_port=9400, last_metrics_port=9402), [29400], [9400, 9401, 9402]),
+    ],
 )
 def test_head_and_workers_open_these_ports_to_each_other_and_no_other(
     head: HeadPortsArgs, into_head: list[int], into_fabric: list[int]

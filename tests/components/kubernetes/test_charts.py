@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangway.components.core.hardware_alerts import GPU_JOB, NODE_JOB
 from gangway.components.kubernetes.charts import (
     COHORT,
     QUEUE,
@@ -19,6 +20,7 @@ from gangway.components.kubernetes.charts import (
     kueue,
     kueue_config,
     nvidia_plugin,
+    prometheus,
     queue_manifests,
 )
 from gangway.components.kubernetes.spec import GPU, JOBS_ONLY, ClusterSpec, Flavor, Node, Team
@@ -30,6 +32,7 @@ GROUPS = ("^demo-0-spot-[0-9a-f]+$", "^demo-1-on-demand-[0-9a-f]+$")
 
 def test_every_chart_is_of_one_version(two_teams: ClusterSpec) -> None:
     charts = [job_set(), kueue(two_teams, 2), nvidia_plugin(), dcgm_exporter(), cluster_autoscaler({}, GROUPS, 15)]
+    charts.append(prometheus("demo"))
     for chart in charts:
         assert re.fullmatch(r"v?\d+\.\d+\.\d+", chart.version), chart.name
         assert chart.chart.startswith("oci://") is (chart.repository is None), chart.name
@@ -50,6 +53,19 @@ def test_a_job_waits_for_nodes_as_long_as_the_ladder_is(two_teams: ClusterSpec, 
     assert kueue_config(two_teams, rungs)["waitForPodsReady"]["timeout"] == f"{minutes}m"
     args = cluster_autoscaler({}, GROUPS, 15).values["extraArgs"]
     assert args["max-node-provision-time"] == "15m", "for each rung, and one more for a machine to boot"
+
+
+def test_prometheus_scrapes_exporters_alone_and_by_the_names_of_nodes() -> None:
+    scraped = {
+        name: job for name, job in prometheus("demo").values["scrapeConfigs"].items() if job.get("enabled", True)
+    }
+    assert scraped.keys() == {GPU_JOB, NODE_JOB}
+    labels = [job["kubernetes_sd_configs"][0]["selectors"][0]["label"] for job in scraped.values()]
+    assert labels == [f"app.kubernetes.io/name={name}" for name in ("dcgm-exporter", "prometheus-node-exporter")]
+    for job in scraped.values():
+        rules = {rule["target_label"]: rule for rule in job["relabel_configs"]}
+        assert rules["instance"]["source_labels"] == ["__meta_kubernetes_pod_node_name"]
+        assert rules["stack"]["replacement"] == "demo"
 
 
 def test_the_autoscaler_goes_down_the_ladder() -> None:

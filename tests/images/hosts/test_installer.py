@@ -144,7 +144,8 @@ def test_removal_leaves_what_was_there_and_what_the_job_wrote(owned: Any, first:
     assert (owned.root / "opt").is_dir(), "not ours"
     assert (owned.root / "var/lib/gangway/runs/lab/run.json").read_text() == "{}"
     removed = [call[2] for call in owned.small.calls("docker") if call[0] == "rm"]
-    assert removed == ["gangway-trainer", "gangway-rendezvous", "gangway-prometheus"]
+    names = ("trainer", "rendezvous", "prometheus", "dcgm-exporter", "node-exporter")
+    assert removed == [f"gangway-{name}" for name in names]
     assert ["disable", "--now"] in [call[:2] for call in owned.systemctl()]
 
 

@@ -56,6 +56,7 @@ def test_sections_without_effect_on_machines_change_no_text(stack: str, repo: Pa
         ("cluster", "software_refresh", 0),  # written, although it is the default
         ("job", "max_hours", 7),
         ("network", "cidr", "10.77.0.0/16"),
+        ("observe", "hardware", True),
     ],
 )
 def test_every_other_setting_decides(section: str, setting: str, value: Any, repo: Path, tmp_path: Path) -> None:
