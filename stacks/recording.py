@@ -31,10 +31,18 @@ _ANSWERS = {
     "azure-native:authorization:getClientConfig": ("tenantId",),
     "azure-native:authorization:getClientToken": ("token",),
     "azure-native:containerservice:listManagedClusterUserCredentials": ("kubeconfigs",),
+    "gcp:artifactregistry/getRepository:getRepository": (),
     "gcp:compute/getImage:getImage": ("selfLink",),
+    "gcp:compute/getNetwork:getNetwork": (),
+    "gcp:compute/getSubnetwork:getSubnetwork": (),
+    "gcp:filestore/getInstance:getInstance": (),
+    "gcp:kms/getKMSCryptoKey:getKMSCryptoKey": (),
     "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": ("serviceAccountId",),
+    "gcp:lustre/getInstance:getInstance": ("mountPoint",),
     "gcp:organizations/getClientConfig:getClientConfig": ("accessToken",),
     "gcp:organizations/getProject:getProject": ("number",),
+    "gcp:serviceaccount/getAccount:getAccount": (),
+    "gcp:storage/getBucket:getBucket": (),
     "gcp:storage/getProjectServiceAccount:getProjectServiceAccount": ("emailAddress", "member"),
 }
 

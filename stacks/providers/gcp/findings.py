@@ -401,7 +401,7 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "Lustre uses private service access: `up` connects the network to Google's services, and `destroy` may "
             "have to wait until the file system has left it",
         )
-    if storage.source is not None and not (storage.kind == "lustre" and planned.head):
+    if storage.source is not None and not imports(config, planned):
         yield Finding.info(
             "storage.copied-by-node",
             "gangway:storage.source",
