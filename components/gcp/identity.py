@@ -140,6 +140,11 @@ def get_agent(service: str, project_number: str) -> str:
     return f"serviceAccount:service-{project_number}@{AGENT_DOMAINS[service]}.iam.gserviceaccount.com"
 
 
+def key_users(services: Sequence[str]) -> tuple[str, ...]:
+    """The services that use the key: those of every stack, and `services`."""
+    return tuple(dict.fromkeys((*USUAL, *services)))
+
+
 class ProjectServicesArgs(TypedDict):
     """Inputs of ProjectServices. `services` are full names, as `plan_services` gives them."""
 
@@ -206,7 +211,7 @@ class EncryptionKey(pulumi.ComponentResource):
             kms.CryptoKeyIAMMember(
                 f"{name}-{service}", crypto_key_id=key.id, role=KEY_USER, member=self._agent(service), opts=self._child
             )
-            for service in dict.fromkeys((*USUAL, *args["services"]))
+            for service in key_users(args["services"])
         ]
         # Consumers of the name wait until the services may use the key.
         wait_sec = args.get("grant_wait_sec", 0)

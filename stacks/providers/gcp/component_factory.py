@@ -51,7 +51,15 @@ from gangway.stacks.providers.gcp.existing_outputs import (
     existing_network_args,
 )
 from gangway.stacks.providers.gcp.lookups import Lookups, written_images
-from gangway.stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, imports, reservation_name
+from gangway.stacks.providers.gcp.plan import (
+    FILESTORE_TIER,
+    TPU_TIERS,
+    GcpPlan,
+    head_type,
+    imports,
+    key_services,
+    reservation_name,
+)
 from gangway.stacks.providers.gcp.settings import GcpConfig
 from gangway.stacks.providers.gcp.user_data import (
     REQUEST_OBJECT,
@@ -117,19 +125,10 @@ class ComponentFactory(Factory[GcpPlan]):
             return None
         if (existing := self._own.existing.kms_key) is not None:
             return pulumi.Output.from_input(existing)
-        storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
-        queued, inside = self.planned.queues_slices, self.planned.standing
-        users = {
-            "kubernetes": inside,
-            "secretmanager": self.planned.has_secrets,
-            "tpu": queued,
-            "workflows": stops or queued,
-        }
-        services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
         args = {
             **self.place,
             "project_number": self.project_number(),
-            "services": services,
+            "services": key_services(self.config, self.planned),
             "agents": {name: agent.after(self.services.project) for name, agent in self.found.agents.items()},
             "grant_wait_sec": self._own.grant_wait_sec,
             "tags": self.planned.tags,

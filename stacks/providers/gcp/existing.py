@@ -71,10 +71,9 @@ def _missing_parts(config: StackConfig, existing: ExistingConfig) -> Iterator[In
             allowed="only with engine.kind: kubernetes",
             fix="leave pods_range and services_range out",
         )
-    own = existing.makes_rules and existing.host_project == config.section(GcpConfig).project
-    if lustre and own and existing.services_cidr is None:
-        allowed = "it is required with a Lustre file system if the stack makes firewall rules: its servers call back"
-        fix = "add services_cidr: 10.60.0.0/20, the range of the network's private services access; or network_tags"
+    if lustre and existing.network is not None and existing.services_cidr is None:
+        allowed = "it is required with a Lustre file system, whose servers call the machines back"
+        fix = "add services_cidr: 10.60.0.0/20, with the range of the network's private services access"
         yield _missing("services_cidr", allowed, fix)
 
 

@@ -300,7 +300,8 @@ def _check_storage(config: StackConfig) -> None:
     if storage is None:
         return
     if storage.kind == "filestore":
-        own_key = config.encryption == "customer-key"
+        made = config.section(GcpConfig).existing.file_system is None
+        own_key = made and config.encryption == "customer-key"
         plan_filestore(storage.capacity_gib, storage.tier or FILESTORE_TIER, customer_key=own_key)
         return
     plan_lustre(**shared.lustre_args(config), stack=config.stack, export_runs=storage.export_runs)
@@ -313,6 +314,19 @@ def imports(config: StackConfig, planned: GcpPlan) -> bool:
     storage, existing = config.storage, config.section(GcpConfig).existing.file_system
     lustre = storage is not None and storage.kind == "lustre" and storage.source is not None
     return lustre and planned.head and existing is None
+
+
+def key_services(config: StackConfig, planned: GcpPlan) -> list[str]:
+    """The services that encrypt with the stack's key, besides those of every stack."""
+    storage, queued = config.storage, planned.queues_slices
+    users = {
+        "kubernetes": planned.standing,
+        "secretmanager": planned.has_secrets,
+        "tpu": queued,
+        "workflows": config.budget.stop_at_percent is not None or queued,
+    }
+    makes_storage = storage is not None and config.section(GcpConfig).existing.file_system is None
+    return [*([storage.kind] if storage and makes_storage else []), *(name for name, used in users.items() if used)]
 
 
 def head_type(config: StackConfig) -> str:

@@ -177,8 +177,7 @@ class ExistingConfig(Section):
         services_range: secondary range of the subnetwork for Kubernetes' services.
         network_tags: network tags of existing firewall rules. Without them the stack makes rules in a network of its
             project; in a host project, rules must apply to the tags STACK-fabric and STACK-head.
-        services_cidr: address range of private services access, from which Managed Lustre's servers call back; needed
-            if the stack makes firewall rules.
+        services_cidr: address range of private services access, from which Managed Lustre's servers call back.
         file_system: Managed Lustre or Filestore instance; `gangway:storage` describes its kind and size.
         kms_key: Cloud KMS key for all data, with `encryption: customer-key`.
         service_accounts: service accounts of the machines.
