@@ -20,19 +20,20 @@ from gangway.components.gcp.network import (
 
 
 class ExistingNetworkArgs(TypedDict):
-    """Inputs of ExistingNetwork. `network`, `subnetwork`, and `fabric` (network and subnetwork of each GPU NIC of
-    `machine_type`, in order) are full names. `network_tags`, of nodes and head, are those of existing firewall rules;
-    without them the component makes rules in networks of `project`. `services_cidr`: where Managed Lustre's servers
-    are. `head` as in TrainingNetworkArgs.
+    """Inputs of ExistingNetwork. Networks and subnetworks are full names, of the GPU NICs of `machine_type` in order.
+    `fabric_tag` and `head_tag` are network tags of existing firewall rules; without them the component makes rules in
+    networks of `project`. `services_cidr`: where Managed Lustre's servers are. `head` as in TrainingNetworkArgs.
     """
 
     project: str
     zone: str
     network: str
     subnetwork: str
-    fabric: NotRequired[Sequence[tuple[str, str]]]
+    fabric_network_ids: NotRequired[list[str]]
+    fabric_subnet_ids: NotRequired[list[str]]
     machine_type: NotRequired[str]
-    network_tags: NotRequired[tuple[str, str] | None]
+    fabric_tag: NotRequired[str | None]
+    head_tag: NotRequired[str | None]
     services_cidr: NotRequired[str | None]
     head: NotRequired[HeadPortsArgs | None]
     tags: dict[str, str]
@@ -66,14 +67,14 @@ class ExistingNetwork(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ExistingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:ExistingNetwork", name, None, opts)
-        child, head, fabric = pulumi.ResourceOptions(parent=self), args.get("head"), args.get("fabric", ())
-        tags = args.get("network_tags")
-        rules = [] if tags is not None else _own_rules(name, args, child)
-        fabric_tag, head_tag = tags or (network_tag(name, "fabric"), network_tag(name, "head"))
+        child, head = pulumi.ResourceOptions(parent=self), args.get("head")
+        rules = _own_rules(name, args, child) if args.get("fabric_tag") is None else []
+        fabric_tag = args.get("fabric_tag") or network_tag(name, "fabric")
+        head_tag = args.get("head_tag") or network_tag(name, "head")
         self.vpc_id = pulumi.Output.from_input(args["network"])
         self.private_subnet_ids = after([args["subnetwork"]], *rules)
-        self.fabric_subnet_ids = after([subnetwork for _, subnetwork in fabric], *rules)
-        self.fabric_network_ids = pulumi.Output.from_input([network for network, _ in fabric])
+        self.fabric_subnet_ids = after(args.get("fabric_subnet_ids", []), *rules)
+        self.fabric_network_ids = pulumi.Output.from_input(args.get("fabric_network_ids", []))
         self.fabric_security_group_id = pulumi.Output.from_input(fabric_tag)
         self.head_security_group_id = pulumi.Output.from_input("" if head is None else head_tag)
         self.private_zone_id = pulumi.Output.from_input("")
@@ -84,7 +85,7 @@ class ExistingNetwork(pulumi.ComponentResource):
 
 def _own_rules(name: str, args: ExistingNetworkArgs, opts: pulumi.ResourceOptions) -> list[pulumi.CustomResource]:
     machine = plan_machine(args["machine_type"]) if "machine_type" in args else None
-    fabric = [network for network, _ in args.get("fabric", ())]
+    fabric = args.get("fabric_network_ids", [])
     flows = existing_flows(machine, args["zone"], args["network"], fabric, args.get("head"), args.get("services_cidr"))
     own = [(flow, network) for flow, network in flows if network.startswith(f"projects/{args['project']}/")]
     networks: dict[str, pulumi.Input[str]] = {flow.network: network for flow, network in own}

@@ -26,9 +26,9 @@ class GkeClusterArgs(TypedDict):
     """Inputs of GkeCluster. `version` such as 1.36 is the control plane's minimum; by default its release
     channel's. `num_nodes_max`: maximum of the cluster, for the pods' addresses. `multi_networking`: nodes have
     further NICs. `gpus`: collect their metrics (DCGM). `lustre` and `filestore` add file system drivers.
-    `secondary_ranges`: existing ranges of the subnet for pods and services; otherwise GKE makes them. `api_cidrs`:
-    external ranges, which give the control plane a public address; without any `up` must run inside the network.
-    `kms_key_name` encrypts secrets and disks. `tags` are labels.
+    `pods_range` and `services_range`: existing secondary ranges of the subnet; otherwise GKE makes them.
+    `api_cidrs`: external ranges, which give the control plane a public address; without any `up` must run inside
+    the network. `kms_key_name` encrypts secrets and disks. `tags` are labels.
     """
 
     project: str
@@ -42,7 +42,8 @@ class GkeClusterArgs(TypedDict):
     gpus: bool
     lustre: NotRequired[bool]
     filestore: NotRequired[bool]
-    secondary_ranges: NotRequired[tuple[str, str] | None]
+    pods_range: NotRequired[str | None]
+    services_range: NotRequired[str | None]
     api_cidrs: NotRequired[list[str]]
     security_group_ids: list[pulumi.Input[str]]
     service_account_email: pulumi.Input[str]
@@ -162,11 +163,9 @@ class GkeCluster(pulumi.ComponentResource):
         }
 
     def _addresses(self) -> container.ClusterIpAllocationPolicyArgs:
-        existing = self._args.get("secondary_ranges")
-        if existing is not None:
-            pods, services = existing
+        if (pods := self._args.get("pods_range")) is not None:
             return container.ClusterIpAllocationPolicyArgs(
-                cluster_secondary_range_name=pods, services_secondary_range_name=services
+                cluster_secondary_range_name=pods, services_secondary_range_name=self._args.get("services_range")
             )
         return container.ClusterIpAllocationPolicyArgs(
             cluster_ipv4_cidr_block=pods_cidr(self._args["num_nodes_max"] + SYSTEM_NODES[1]),

@@ -562,12 +562,11 @@ class HeadIdentity(pulumi.ComponentResource):
 
 
 class ExistingIdentityArgs(TypedDict):
-    """Inputs of ExistingIdentity. `kind`: node or head; `email`: of an account that exists. The rest as in
-    NodeIdentityArgs and HeadIdentityArgs, but only resources of the stack: none that exists already.
+    """Inputs of ExistingIdentity. `email`: of an account that exists. The rest as in NodeIdentityArgs and
+    HeadIdentityArgs, but only resources of the stack: none that exists already.
     """
 
     project: pulumi.Input[str]
-    kind: str
     email: str
     run_bucket_name: NotRequired[pulumi.Input[str] | None]
     repository_id: NotRequired[pulumi.Input[str] | None]
@@ -583,10 +582,10 @@ class ExistingIdentity(pulumi.ComponentResource):
     service_account_member: pulumi.Output[str]
 
     def __init__(self, name: str, args: ExistingIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gangway:gcp:ExistingIdentity", f"{name}-{args['kind']}", None, opts)
+        super().__init__("gangway:gcp:ExistingIdentity", name, None, opts)
         member = f"serviceAccount:{args['email']}"
         child = pulumi.ResourceOptions(parent=self)
-        on = _Grants(f"{name}-{args['kind']}", args["project"], member, child)
+        on = _Grants(name, args["project"], member, child)
         grants = on.on_secrets(args.get("member_key_id"), args.get("signing_key_id"))
         if (runs := args.get("run_bucket_name")) is not None:
             grants.append(on.on_bucket("runs", runs, RUN_WRITER))

@@ -272,7 +272,6 @@ class ComponentFactory(Factory[GcpPlan]):
         built = self.config.ready_image is None and existing.repository is None
         args = {
             "project": rights["project"],
-            "kind": kind,
             "email": email,
             "run_bucket_name": rights["run_bucket_name"] if existing.run_bucket is None else None,
             "repository_id": rights["repository_id"] if built else None,
@@ -280,7 +279,7 @@ class ComponentFactory(Factory[GcpPlan]):
             "member_key_id": rights["member_key_id"],
             "signing_key_id": rights["signing_key_id"],
         }
-        return self.declare(ExistingIdentity, args)
+        return self.declare(ExistingIdentity, args, f"-{kind}")
 
     def node_identity(self, rights: dict[str, Any], group_tag: GroupTag | None) -> NodeIdentity | ExistingIdentity:
         """The workers' service account."""
@@ -304,8 +303,8 @@ class ComponentFactory(Factory[GcpPlan]):
             args = {"project": project, "stack": self.config.stack, "repository_id": registry.repository_id}
             return self.declare(ClusterIdentity, args).service_account_email
         made = registry.repository_id if existing.repository is None else None
-        args = {"project": project, "kind": "node", "email": accounts.nodes, "repository_id": made}
-        return self.declare(ExistingIdentity, args).service_account_email
+        args = {"project": project, "email": accounts.nodes, "repository_id": made}
+        return self.declare(ExistingIdentity, args, "-node").service_account_email
 
     def machine_images(self) -> pulumi.Output[dict[str, str]]:
         """The images of GPU nodes and head: from the stack file, or the newest of the family at the first `up`."""

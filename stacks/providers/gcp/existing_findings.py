@@ -74,7 +74,7 @@ def flows(config: StackConfig, planned: GcpPlan) -> tuple[tuple[Flow, str], ...]
     """The connections that rules must allow in the existing networks, each with its network."""
     args = existing_network_args(config, planned)
     machine = planned.gpu_machine if planned.tpu is None else None
-    fabric = [network for network, _ in args["fabric"]]
+    fabric = args["fabric_network_ids"]
     return existing_flows(machine, planned.zone, args["network"], fabric, args["head"], args["services_cidr"])
 
 

@@ -57,13 +57,16 @@ def existing_network_args(config: StackConfig, planned: GcpPlan) -> dict[str, An
     """The arguments of ExistingNetwork."""
     existing, lustre = get_existing(config), config.storage is not None and config.storage.kind == "lustre"
     tags = existing.network_tags
+    fabric = existing.fabric_subnetworks
     args: dict[str, Any] = {
         "project": planned.project,
         "zone": planned.zone,
         "network": existing.network,
         "subnetwork": existing.subnetwork,
-        "fabric": [(rail.network, rail.subnetwork) for rail in existing.fabric_subnetworks],
-        "network_tags": None if tags is None else (tags.fabric, tags.head or tags.fabric),
+        "fabric_network_ids": [nic.network for nic in fabric],
+        "fabric_subnet_ids": [nic.subnetwork for nic in fabric],
+        "fabric_tag": tags and tags.fabric,
+        "head_tag": tags and (tags.head or tags.fabric),
         "services_cidr": existing.services_cidr if lustre else None,
         "head": None,
         "tags": planned.tags,
@@ -73,11 +76,3 @@ def existing_network_args(config: StackConfig, planned: GcpPlan) -> dict[str, An
     if planned.tpu is None:
         args["machine_type"] = planned.machine.name
     return args
-
-
-def secondary_ranges(config: StackConfig) -> tuple[str, str] | None:
-    """The existing ranges for pods and services; None if GKE makes them."""
-    existing = get_existing(config)
-    if existing.pods_range is None or existing.services_range is None:
-        return None
-    return existing.pods_range, existing.services_range

@@ -15,7 +15,7 @@ from gangway.stacks.base.cluster_queues import get_engine, get_version
 from gangway.stacks.base.shared import least_bus_gbps
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.component_factory import ComponentFactory, FileSystem, Key, Network, Nodes, Registry
-from gangway.stacks.providers.gcp.existing_outputs import secondary_ranges
+from gangway.stacks.providers.gcp.existing import get_existing
 from gangway.stacks.providers.gcp.plan import GcpPlan, cluster_spec, get_hosts, node_labels, taint
 
 FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
@@ -79,7 +79,8 @@ def _cluster(
         "multi_networking": gpus and planned.gpu_machine.gpu_fabric is not None,
         "gpus": gpus,
         "filestore": filestore,
-        "secondary_ranges": secondary_ranges(config),
+        "pods_range": get_existing(config).pods_range,
+        "services_range": get_existing(config).services_range,
         "api_cidrs": list(get_engine(config).api_cidrs),
     }
     return stack.declare(GkeCluster, args)
