@@ -49,6 +49,7 @@ class Explanation:
         destroyed: number of resources by type.
         lost: what holds data and is deleted, with the reason for its class.
         remains: None if the stack cannot be planned, and `unknown` says why.
+        provided: existing resources that the stack uses and never deletes.
         runs: what is in the run's folder.
         running: why a job may be running there; empty if none is.
         blocked: why `destroy` will stop before the end; empty if it will not.
@@ -60,6 +61,7 @@ class Explanation:
     lost: Sequence[str]
     remains: Sequence[Remains] | None
     unknown: str
+    provided: Sequence[str]
     runs: str
     running: str
     blocked: str
@@ -77,6 +79,8 @@ class Explanation:
         yield from (f"  with its data: {text}" for text in self.lost)
         yield f"runs: {self.runs}"
         yield from self._remaining()
+        if self.provided:
+            yield f"existing before, and left as it is: {', '.join(self.provided)}"
         yield f"job: {self.running or 'none is running'}"
         if self.blocked:
             yield f"`pulumi destroy` will stop: {self.blocked}"
@@ -130,6 +134,7 @@ def explain(config: StackConfig, now: datetime) -> Explanation:
         lost=[f"{each.name}: {why}" for each, why in parts.lost],
         remains=None if plan is None else [_priced(plan, each, why, content) for each, why in parts.remaining],
         unknown=unknown,
+        provided=[f"{name} ({path})" for path, name in get_provider(config.provider).provided(config).items()],
         runs=content.text,
         running=running,
         blocked=parts.blocked,

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, cast, get_type_hints
 import pulumi
 
 from gangway.components.core.limits import HeadPortsArgs
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT
+from gangway.stacks.base.shared import head_ports
 from gangway.stacks.config.stack_config import StackConfig
 
 PlanT = TypeVar("PlanT")
@@ -46,7 +46,7 @@ class Factory(Generic[PlanT]):
 
     def head_ports(self, *, lustre: bool = False) -> HeadPortsArgs:
         """The ports of the head node. `lustre`: it mounts the file system."""
-        return {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT, "lustre": lustre}
+        return head_ports(lustre=lustre)
 
     @property
     def budget_args(self) -> dict[str, Any]:

@@ -165,6 +165,7 @@ class Provider:
         has_spot_notice: whether spot nodes get a notice before they are reclaimed.
         loads_by_name: whether Pulumi generates the SDK with a package for each service.
         mistakes: further mistakes of a valid stack file with the provider's section.
+        provided: existing resources that a stack uses and `destroy` leaves: config path -> id or name.
         catalog: machines, prices and regions; None if the stack file describes them.
         bucket_service: service of the catalogue that prices a GiB of the run bucket among these resources; None if it
             has no list price.
@@ -192,6 +193,7 @@ class Provider:
     loads_by_name: bool = True
     mistakes: Callable[[StackConfig], Iterable[InputError]] = lambda _config: ()
     own_data: Callable[[StackConfig], str | None] = lambda _config: None
+    provided: Callable[[StackConfig], Mapping[str, str]] = lambda _config: {}
     catalog: CatalogFolder | None = None
     bucket_service: Callable[[Sequence[Declared]], str] | None = None
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None

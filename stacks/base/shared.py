@@ -11,6 +11,7 @@ from gangway.components.catalog.site import SiteConfig, SiteMachine, site_machin
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume, fabric_variables
+from gangway.components.core.limits import HeadPortsArgs
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
 from gangway.images.slurm.conf import SlurmMachine
@@ -239,6 +240,11 @@ def refused_image(config: StackConfig, allowed: str, registry: str) -> InputErro
         fix=f"push the image to {registry}"
         + (", or remove this setting and let `up` build it" if config.own_command is None else ""),
     )
+
+
+def head_ports(*, lustre: bool = False) -> HeadPortsArgs:
+    """The ports of the head node. `lustre`: it mounts the file system."""
+    return {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT, "lustre": lustre}
 
 
 def head_host(config: StackConfig) -> str:

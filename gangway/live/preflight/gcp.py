@@ -11,6 +11,7 @@ from gangway.components.gcp.capacity import rung_zone
 from gangway.components.gcp.gke_plan import tpu_nodes
 from gangway.components.gcp.tpu.api import GOOGLE_API_URL, TpuError, open_session
 from gangway.live.preflight.check import Check, NoAnswerError, Result, compare_quota, conflicts
+from gangway.live.preflight.gcp_existing import existing_checks
 from gangway.live.preflight.rest import Rest
 from gangway.stacks.base.rule import kind
 from gangway.stacks.config.stack_config import StackConfig
@@ -58,6 +59,7 @@ def get_checks(plan: Plan, rest: Rest | None = None) -> list[Check]:
         *_reservations(stack),
         *_image(stack),
         *_bucket(stack),
+        *existing_checks(config, planned, stack.rest),
         _billing(stack),
         _names(stack),
     ]

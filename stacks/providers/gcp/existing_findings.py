@@ -31,7 +31,7 @@ def existing_findings(config: StackConfig, planned: GcpPlan) -> Iterator[Finding
     """Nothing without existing resources."""
     if names := provided(config):
         yield Finding.info(
-            "existing.used",
+            "existing.provided",
             PATH,
             f"used as they are, not created, labelled, deleted or in the estimate: {', '.join(names.values())}",
         )
@@ -49,7 +49,7 @@ def _network(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     for name, field in NetworkConfig.model_fields.items():
         if name in ("cidr", "flow_logs") and getattr(config.network, name) != field.get_default():
             path, why = f"gangway:network.{name}", "the existing subnetwork has its own"
-            yield Finding.warning("existing.ignored", path, f"no effect: {why}", f"remove {name}")
+            yield Finding.warning("existing.ignored-setting", path, f"no effect: {why}", f"remove {name}")
     yield Finding.info(
         "existing.checked-live",
         f"{PATH}.network",
@@ -57,11 +57,11 @@ def _network(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         "the subnetworks exist, belong together and are large enough",
         f"gangway preflight {config.stack_name}",
     )
-    given = [flow for flow, network in flows(config, planned) if not _is_made(config, network)]
+    given = [flow for flow, network in flows(config, planned) if not is_made(config, network)]
     rules = dict.fromkeys(_describe(config, flow) for flow in given)
     if rules:
         yield Finding.info(
-            "existing.firewall",
+            "existing.network-owner",
             f"{PATH}.network_tags" if existing.network_tags is not None else f"{PATH}.network",
             f"the stack makes no firewall rules there; existing ones must allow: {'; '.join(rules)}",
             "name network tags of such rules, or have rules made for those of the stack",
@@ -86,7 +86,8 @@ def machine_tags(config: StackConfig) -> dict[str, str]:
     return {"fabric": tags.fabric, "head": tags.head or tags.fabric}
 
 
-def _is_made(config: StackConfig, network: str) -> bool:
+def is_made(config: StackConfig, network: str) -> bool:
+    """Whether the stack makes the firewall rules of this network."""
     own = network.startswith(f"projects/{config.section(GcpConfig).project}/")
     return own and get_existing(config).makes_rules
 
@@ -157,7 +158,7 @@ def _key(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     if existing.kms_key is not None:
         users = ", ".join(key_users(key_services(config, planned)))
         yield Finding.info(
-            "existing.key-users",
+            "existing.key-policy",
             f"{PATH}.kms_key",
             f"the stack does not change the key's policy: {KEY_USER} is needed there by the service agents of "
             f"{planned.project} for {users}; `gangway preflight` checks it",
@@ -172,7 +173,7 @@ def _buckets(config: StackConfig) -> Iterable[Finding]:
         and config.observe.log_days != type(config.observe).model_fields["log_days"].get_default()
     ):
         yield Finding.warning(
-            "existing.ignored",
+            "existing.ignored-setting",
             "gangway:observe.log_days",
             "no effect: the existing log bucket has its own retention",
             "remove log_days",
@@ -201,14 +202,14 @@ def _accounts(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     for key, email in get_existing(config).accounts.items():
         if key == "head" and not planned.head:
             yield Finding.warning(
-                "existing.ignored",
+                "existing.ignored-setting",
                 f"{PATH}.service_accounts.head",
                 "no effect: the stack has no head node",
                 "remove service_accounts.head",
             )
             continue
         yield Finding.info(
-            "existing.account-roles",
+            "existing.role-permissions",
             f"{PATH}.service_accounts.{key}",
             f"the stack gives {email} access only to what it makes itself. It needs besides: "
             f"{'; '.join(needs[key](config, planned))}. Whoever runs `up` needs roles/iam.serviceAccountUser on it",

@@ -6,7 +6,7 @@ from typing import Any, Self
 import pulumi
 
 from gangway.components.gcp.storage import IMAGE
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT
+from gangway.stacks.base.shared import head_ports
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.existing import get_existing
 from gangway.stacks.providers.gcp.existing_lookups import MountSource
@@ -72,7 +72,7 @@ def existing_network_args(config: StackConfig, planned: GcpPlan) -> dict[str, An
         "tags": planned.tags,
     }
     if planned.head:
-        args["head"] = {"rendezvous_port": RENDEZVOUS_PORT, "metrics_port": METRICS_PORT, "lustre": lustre}
+        args["head"] = head_ports(lustre=lustre)
     if planned.tpu is None:
         args["machine_type"] = planned.machine.name
     return args

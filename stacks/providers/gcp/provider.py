@@ -12,7 +12,7 @@ from gangway.components.gcp.retention import RETENTION
 from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.base.rule import is_unknown, kind
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.gcp.existing import mistakes
+from gangway.stacks.providers.gcp.existing import mistakes, provided
 from gangway.stacks.providers.gcp.settings import SETTINGS, GcpConfig
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ PROVIDER = Provider(
     packages=("google",),
     settings=SETTINGS,
     mistakes=mistakes,
+    provided=provided,
     catalog=bundled_folder("gcp"),
     bucket_service=lambda _resources: "gcs-standard",
     spot_taken=partial(taken_per_month, "gcp"),
