@@ -169,7 +169,7 @@ def _membership(key: str, name: str, network: str | None, known: SubnetworkFacts
             name,
             f"in the network {full_name(known.network)}",
             f"a subnetwork of {network}",
-            "name a subnetwork of that network, or this one's network",
+            "name a subnetwork of that network, or the network of this one",
         )
 
 

@@ -117,8 +117,8 @@ def _host_project(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     yield Finding.info(
         "existing.host-project",
         f"{PATH}.network",
-        f"{existing.host_project} must share the subnetworks: roles/compute.networkUser for whoever runs `up` and for "
-        f"{' and '.join(agents)} of {planned.project}{dns}",
+        f"{existing.host_project} must share the subnetworks: roles/compute.networkUser for the user who runs `up` "
+        f"and for {' and '.join(agents)} of {planned.project}{dns}",
         "ask the host project's administrator",
     )
     if config.section(GcpConfig).service_perimeter is not None:
@@ -212,7 +212,7 @@ def _accounts(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "existing.role-permissions",
             f"{PATH}.service_accounts.{key}",
             f"the stack gives {email} access only to what it makes itself. It needs besides: "
-            f"{'; '.join(needs[key](config, planned))}. Whoever runs `up` needs roles/iam.serviceAccountUser on it",
+            f"{'; '.join(needs[key](config, planned))}. To run `up` you need roles/iam.serviceAccountUser on it",
             "ask its owner for these roles",
         )
 

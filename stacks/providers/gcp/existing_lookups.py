@@ -88,7 +88,7 @@ class _Requests:
     def _lookup(self, key: str, name: str, permission: str) -> Lookup:
         project = name.split("/")[1] if name.startswith("projects/") else "the cloud"
         place = project if project == "the cloud" else f"project {project}"
-        fix = f"correct {PATH}.{key}: it must exist, and whoever runs `up` needs {permission} on it"
+        fix = f"correct {PATH}.{key}: it must exist, and the user who runs `up` needs {permission} on it"
         return Lookup(f"the existing {name}", place, f"{PATH}.{key}", fix)
 
     def network(self, key: str, name: str) -> NetworkFacts:

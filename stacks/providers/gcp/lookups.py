@@ -98,7 +98,7 @@ class _Requests:
 
 
 def find_owner(stack: str, project: str, provider: gcp.Provider, *, has_account: bool = True) -> Owner | None:
-    """The stack whose nodes use the service account of this identity, or without an account of its own (`has_account`)
+    """The stack whose nodes use the service account of this identity, or without such an account (`has_account`)
     the one that has secrets. LookupFailedError: the lookup failed.
     """
     opts = pulumi.InvokeOptions(provider=provider)

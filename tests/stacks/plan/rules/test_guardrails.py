@@ -41,6 +41,7 @@ NOT_CLEAN = {
     "azure-ndv4": ["machine.not-shielded"],
     # Iowa's grid and Nevada's are above the limit: their accelerators are where Google has put them.
     "gcp-a3-spot": ["region.carbon-intensity"],
+    "gcp-existing": ["region.carbon-intensity"],
     "gcp-v5e-pod": ["region.carbon-intensity"],
     "gke-a3-jobset": ["region.carbon-intensity"],
     "gke-tpu-v5e": ["region.carbon-intensity"],
