@@ -1,5 +1,6 @@
 """A stack on Google Cloud that uses what exists, under the real Pulumi engine: it leaves all of that as it was."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,12 +88,14 @@ def engine(make_engine: Any, running_plugin: Any) -> Iterator[Any]:
 
 
 def put(engine: Any, cloud: Cloud) -> dict[Path, str]:
-    """Puts resources into the stand-ins' cloud; their files and texts."""
+    """Puts resources into the stand-ins' cloud, where these look for them; their files and texts."""
+    texts = {}
     for (type_token, id_), outputs in cloud.items():
         record = {"type": type_token, "id": id_, "urn": "", "inputs": {}, "outputs": outputs}
-        file = engine.cloud / f"existing-{type_token.rpartition(':')[2]}-{id_.replace('/', '-')}.json"
-        file.write_text(json.dumps(record), "utf-8")
-    return {file: file.read_text("utf-8") for file in engine.cloud.glob("existing-*.json")}
+        file = engine.cloud / f"{hashlib.sha256(f'{type_token}|{id_}'.encode()).hexdigest()}.json"
+        texts[file] = json.dumps(record)
+        file.write_text(texts[file], "utf-8")
+    return texts
 
 
 def test_a_stack_leaves_what_exists_as_it_was(engine: Any) -> None:
