@@ -126,6 +126,7 @@ ALONE = {
     },
     "hosts-lab": {"HostPool"},
     "hosts-slurm": {"HostPool"},
+    "openstack-existing": {"HeadNode", "MachineSecrets", "NodeIdentity", "NodePool"},
     "openstack-gpu": {
         "HeadNode",
         "MachineSecrets",
@@ -195,6 +196,8 @@ COUNTS = {
     # Of each machine its services, and one key.
     "hosts-slurm": (4, 2),
     # Ports: of each node one, and eight for RDMA; and the head's.
+    # No router; the container of secrets; ports as above.
+    "openstack-existing": (1, 1, 5, 37, 0, 0, 1),
     "openstack-gpu": (1, 2, 5, 37, 1, 2, 1),
 }
 
