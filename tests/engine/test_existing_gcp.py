@@ -1,7 +1,5 @@
 """A stack on Google Cloud that uses what exists, under the real Pulumi engine: it leaves all of that as it was."""
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +8,11 @@ import pytest
 
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.providers.gcp.existing import get_existing
+from tests.engine.existing_resources import Cloud, Mistake, changed, check_refused, put, without
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 Edit = Callable[[dict[str, Any]], None]
-Cloud = dict[tuple[str, str], dict[str, Any]]
-"""Type and full name of what somebody else made -> its outputs."""
 STACK = Path(__file__).parents[2] / "stacks" / "Pulumi.gcp-existing.yaml"
 NETWORK, SUBNETWORK = "gcp:compute/network:Network", "gcp:compute/subnetwork:Subnetwork"
 LUSTRE, KEY, ACCOUNT = (
@@ -87,17 +84,6 @@ def engine(make_engine: Any, running_plugin: Any) -> Iterator[Any]:
         yield made
 
 
-def put(engine: Any, cloud: Cloud) -> dict[Path, str]:
-    """Puts resources into the stand-ins' cloud, where these look for them; their files and texts."""
-    texts = {}
-    for (type_token, id_), outputs in cloud.items():
-        record = {"type": type_token, "id": id_, "urn": "", "inputs": {}, "outputs": outputs}
-        file = engine.cloud / f"{hashlib.sha256(f'{type_token}|{id_}'.encode()).hexdigest()}.json"
-        texts[file] = json.dumps(record)
-        file.write_text(texts[file], "utf-8")
-    return texts
-
-
 def test_a_stack_leaves_what_exists_as_it_was(engine: Any) -> None:
     before = put(engine, existing_cloud())
     put_by_others = engine.put("my-gan-runs", "others/record.json")
@@ -118,24 +104,8 @@ def test_a_stack_leaves_what_exists_as_it_was(engine: Any) -> None:
     assert not [one for one in engine.resources() if one["urn"]]
 
 
-def changed(type_token: str, part: str, **outputs: Any) -> Callable[[Cloud], None]:
-    def change(cloud: Cloud) -> None:
-        (key,) = [key for key in cloud if key[0] == type_token and part in key[1]]
-        cloud[key] |= outputs
-
-    return change
-
-
-def without(type_token: str, part: str) -> Callable[[Cloud], None]:
-    def change(cloud: Cloud) -> None:
-        (key,) = [key for key in cloud if key[0] == type_token and part in key[1]]
-        del cloud[key]
-
-    return change
-
-
 OTHER = "projects/net-host/regions/europe-west4/subnetworks/gpu"
-MISTAKES: dict[str, tuple[Callable[[Cloud], None] | None, dict[str, Any], list[str]]] = {
+MISTAKES: dict[str, Mistake] = {
     "another region": (None, {"subnetwork": OTHER}, ["gangway:gcp.existing.subnetwork", OTHER, "us-central1"]),
     "another project": (
         None,
@@ -194,15 +164,4 @@ MISTAKES: dict[str, tuple[Callable[[Cloud], None] | None, dict[str, Any], list[s
 def test_what_does_not_fit_is_one_message_and_no_resource(
     engine: Any, set_value: Callable[..., Edit], mistake: str
 ) -> None:
-    cloud = existing_cloud()
-    change, settings, words = MISTAKES[mistake]
-    if change is not None:
-        change(cloud)
-    for key, value in settings.items():
-        engine.change(set_value(f"gcp.existing.{key}", value))
-    before = put(engine, cloud)
-    outcome = engine.run("up", "--yes", "--skip-preview")
-    assert outcome.status != 0
-    assert [one for one in words if one not in outcome.text] == [], outcome.text
-    assert "Traceback" not in outcome.text
-    assert {file: file.read_text("utf-8") for file in engine.cloud.glob("*.json")} == before
+    check_refused(engine, set_value, "gcp", existing_cloud(), MISTAKES[mistake])

@@ -1,7 +1,5 @@
 """A stack on OpenStack that uses what exists, under the real Pulumi engine: it leaves all of that as it was."""
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +8,11 @@ import pytest
 
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.providers.openstack.existing import get_existing
+from tests.engine.existing_resources import Cloud, Mistake, changed, check_refused, put, without
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 Edit = Callable[[dict[str, Any]], None]
-Cloud = dict[tuple[str, str], dict[str, Any]]
-"""Type and id of what somebody else made -> its outputs."""
 EXISTING = get_existing(from_file(Path(__file__).parents[2] / "stacks" / "Pulumi.openstack-existing.yaml"))
 NETWORK, SUBNET = "openstack:networking/network:Network", "openstack:networking/subnet:Subnet"
 GROUP, SHARE = "openstack:networking/secGroup:SecGroup", "openstack:sharedfilesystem/share:Share"
@@ -46,17 +43,6 @@ def engine(make_engine: Any, running_plugin: Any) -> Iterator[Any]:
     with running_plugin("openstack", made.cloud) as plugin:
         made.env["PULUMI_DEBUG_PROVIDERS"] = f"openstack:{plugin.port}"
         yield made
-
-
-def put(engine: Any, cloud: Cloud) -> dict[Path, str]:
-    """Puts resources into the stand-ins' cloud, where these look for them; their files and texts."""
-    texts = {}
-    for (type_token, id_), outputs in cloud.items():
-        record = {"type": type_token, "id": id_, "urn": "", "inputs": outputs, "outputs": outputs}
-        file = engine.cloud / f"{hashlib.sha256(f'{type_token}|{id_}'.encode()).hexdigest()}.json"
-        texts[file] = json.dumps(record)
-        file.write_text(texts[file], "utf-8")
-    return texts
 
 
 def made_types(engine: Any) -> set[str]:
@@ -96,23 +82,7 @@ def test_an_existing_credential_is_used_and_no_other_made(engine: Any) -> None:
     engine.applied("destroy")
 
 
-def changed(type_token: str, **outputs: Any) -> Callable[[Cloud], None]:
-    def change(cloud: Cloud) -> None:
-        for key in [key for key in cloud if key[0] == type_token]:
-            cloud[key] |= outputs
-
-    return change
-
-
-def without(type_token: str) -> Callable[[Cloud], None]:
-    def change(cloud: Cloud) -> None:
-        for key in [key for key in cloud if key[0] == type_token]:
-            del cloud[key]
-
-    return change
-
-
-MISTAKES: dict[str, tuple[Callable[[Cloud], None] | None, dict[str, Any], list[str]]] = {
+MISTAKES: dict[str, Mistake] = {
     "no such network": (
         without(NETWORK),
         {},
@@ -154,15 +124,4 @@ MISTAKES: dict[str, tuple[Callable[[Cloud], None] | None, dict[str, Any], list[s
 def test_what_does_not_fit_is_one_message_and_no_resource(
     engine: Any, set_value: Callable[..., Edit], mistake: str
 ) -> None:
-    cloud = existing_cloud()
-    change, settings, words = MISTAKES[mistake]
-    if change is not None:
-        change(cloud)
-    for key, value in settings.items():
-        engine.change(set_value(f"openstack.existing.{key}", value))
-    before = put(engine, cloud)
-    outcome = engine.run("up", "--yes", "--skip-preview")
-    assert outcome.status != 0
-    assert [one for one in words if one not in outcome.text] == [], outcome.text
-    assert "Traceback" not in outcome.text
-    assert {file: file.read_text("utf-8") for file in engine.cloud.glob("*.json")} == before
+    check_refused(engine, set_value, "openstack", existing_cloud(), MISTAKES[mistake])

@@ -8,7 +8,8 @@ from gangway.components.core.fields import Egress
 from gangway.components.gcp.fabric import JUMBO_MTU_BYTES
 from gangway.components.gcp.identity import KEY_USER, account_id, get_agent, key_users
 from gangway.components.gcp.network import RESTRICTED_API_RANGE, Flow
-from gangway.live.preflight.check import Check, NoAnswerError, Result, State
+from gangway.live.preflight.check import Check, Result, State
+from gangway.live.preflight.existing import existing_check, judge
 from gangway.live.preflight.rest import Rest
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.existing import PATH, get_existing
@@ -28,7 +29,6 @@ from gangway.stacks.providers.gcp.existing_findings import flows, is_made, machi
 from gangway.stacks.providers.gcp.plan import GcpPlan, key_services
 
 COMPUTE, IAM, KMS = "compute.googleapis.com", "iam.googleapis.com", "cloudkms.googleapis.com"
-_MISSING = "404"
 # VPC documentation, "Private services access": the peering that a private connection makes.
 _PEERING = "servicenetworking-googleapis-com"
 # Service agents that are not named like `get_agent`'s.
@@ -74,21 +74,10 @@ class _Asks:
         self._config, self._planned, self._rest = config, planned, rest
 
     def _check(self, key: str, name: str, source: str, run: Callable[[], Result], what: str = "existing") -> Check:
-        def answer() -> Result:
-            try:
-                return run()
-            except NoAnswerError as refusal:
-                if refusal.code == _MISSING:
-                    return Result.error("does not exist", f"correct {PATH}.{key}")
-                raise
-
-        return Check(f"{what} {name}", source, answer, f"{PATH}.{key}")
+        return existing_check(f"{PATH}.{key}", f"{what} {name}", source, run)
 
     def _judge(self, facts: Facts, good: str) -> Result:
-        found = list(problems(self._config, self._planned, facts))
-        if not found:
-            return Result.ok(good)
-        return Result.error("; ".join(one.problem for one in found), "; ".join(one.fix for one in found))
+        return judge(problems(self._config, self._planned, facts), good)
 
     def _compute(self, name: str, **parameters: Any) -> Any:
         return self._rest.get(COMPUTE, f"compute/v1/{name}", parameters or None)

@@ -7,7 +7,8 @@ from typing import Any
 
 from gangway.components.core.tags import tag_words
 from gangway.components.openstack.network import Rule
-from gangway.live.preflight.check import Check, NoAnswerError, Result
+from gangway.live.preflight.check import Check, Result
+from gangway.live.preflight.existing import existing_check, judge
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.openstack.existing import PATH, Facts, get_existing, problems
 from gangway.stacks.providers.openstack.existing_findings import rules
@@ -41,21 +42,10 @@ class _Asks:
         self._config, self._planned, self._get = config, planned, get
 
     def _check(self, key: str, what: str, source: str, run: Callable[[], Result]) -> Check:
-        def answer() -> Result:
-            try:
-                return run()
-            except NoAnswerError as refusal:
-                if refusal.code == "404":
-                    return Result.error("does not exist", f"correct {PATH}.{key}")
-                raise
-
-        return Check(what, f"GET {source}", answer, f"{PATH}.{key}")
+        return existing_check(f"{PATH}.{key}", what, f"GET {source}", run)
 
     def _judge(self, facts: Facts, good: str) -> Result:
-        found = list(problems(self._config, facts))
-        if not found:
-            return Result.ok(good)
-        return Result.error("; ".join(one.problem for one in found), "; ".join(one.fix for one in found))
+        return judge(problems(self._config, facts), good)
 
     def network(self, id_: str) -> Check:
         def run() -> Result:

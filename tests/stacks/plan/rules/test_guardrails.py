@@ -35,7 +35,7 @@ ALL = sorted(
 )
 STACKS = [stack for stack in ALL if stack.startswith(CLOUDS)]
 # Machines over SSH take no tags: their containers do, which no resource shows.
-TAGGED = [*STACKS, "openstack-gpu"]
+TAGGED = [*STACKS, "openstack-existing", "openstack-gpu"]
 # The plan says of this size why it starts so: machine.trusted-launch-off.
 NOT_CLEAN = {
     "azure-ndv4": ["machine.not-shielded"],
