@@ -183,16 +183,19 @@ def _contradictions(config: StackConfig, existing: ExistingConfig) -> Iterator[I
         )
 
 
-def check_fabric(config: StackConfig, machine: GcpMachineType) -> None:
-    """InputError: not one subnetwork for each GPU NIC, or not in the networks that the NICs need."""
-    existing, interfaces = get_existing(config), plan_interfaces(machine)[1:]
+def check_fabric(config: StackConfig, machine: GcpMachineType | None) -> None:
+    """InputError: not one subnetwork for each GPU NIC, or not in the networks that the NICs need. `machine`: None for
+    slices, which have no further NICs.
+    """
+    existing, interfaces = get_existing(config), () if machine is None else plan_interfaces(machine)[1:]
+    name = "a host of a slice" if machine is None else machine.name
     rails, place = existing.fabric_subnetworks, f"{PATH}.fabric_subnetworks"
     if existing.network is None:
         return
     if len(rails) != len(interfaces):
         raise InputError(
             place,
-            f"{machine.name} has {len(interfaces)} network interfaces besides the first one",
+            f"{name} has {len(interfaces)} network interfaces besides the first one",
             value=f"{len(rails)} subnetworks",
             allowed=f"{len(interfaces)}, each with its network, in the order of the interfaces",
             fix="leave fabric_subnetworks out" if not interfaces else f"name {len(interfaces)} subnetworks",
@@ -203,7 +206,7 @@ def check_fabric(config: StackConfig, machine: GcpMachineType) -> None:
         if not joins or by_network.setdefault(rail.network, interface.network) != interface.network:
             raise InputError(
                 f"{place}[{at}].network",
-                f"interface {interface.index} of {machine.name} cannot be in this network",
+                f"interface {interface.index} of {name} cannot be in this network",
                 value=rail.network,
                 allowed="one network for all MRDMA NICs, and a separate one for each gVNIC",
                 fix="name another network" if joins else f"name {by_name[interface.network]}",

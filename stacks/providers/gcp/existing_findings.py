@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding
 from gangway.components.gcp.existing import existing_flows
 from gangway.components.gcp.fabric import MAIN
@@ -38,7 +39,7 @@ def existing_findings(config: StackConfig, planned: GcpPlan) -> Iterator[Finding
     yield from _network(config, planned)
     yield from _file_system(config, planned)
     yield from _key(config, planned)
-    yield from _buckets(config)
+    yield from _buckets(config, planned)
     yield from _accounts(config, planned)
 
 
@@ -54,7 +55,7 @@ def _network(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         "existing.checked-live",
         f"{PATH}.network",
         "only `gangway preflight` checks routes, Cloud NAT, MTU, firewall rules and free addresses; `up` checks that "
-        "the subnetworks exist, belong together and are large enough",
+        f"the subnetworks exist, belong together and are large enough{_unchecked(config)}",
         f"gangway preflight {config.stack_name}",
     )
     given = [flow for flow, network in flows(config, planned) if not is_made(config, network)]
@@ -68,6 +69,12 @@ def _network(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
     if existing.host_project != planned.project:
         yield from _host_project(config, planned)
+
+
+def _unchecked(config: StackConfig) -> str:
+    if config.network.egress is not Egress.ENDPOINTS:
+        return ""
+    return ". Not checked: DNS must lead the names of googleapis.com and pkg.dev to restricted.googleapis.com"
 
 
 def flows(config: StackConfig, planned: GcpPlan) -> tuple[tuple[Flow, str], ...]:
@@ -106,7 +113,10 @@ def _host_project(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     existing = get_existing(config)
     agents = ["NUMBER@cloudservices.gserviceaccount.com"]
     if planned.standing:
-        agents.append("service-NUMBER@container-engine-robot.iam.gserviceaccount.com (also Host Service Agent User)")
+        agents.append(
+            "service-NUMBER@container-engine-robot.iam.gserviceaccount.com (also "
+            "Host Service Agent User, and Security Admin for its firewall rules)"
+        )
     if planned.queues_slices:
         agents.append("service-NUMBER@cloud-tpu.iam.gserviceaccount.com")
     dns = (
@@ -166,7 +176,7 @@ def _key(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
 
 
-def _buckets(config: StackConfig) -> Iterable[Finding]:
+def _buckets(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     existing = get_existing(config)
     if (
         existing.log_bucket is not None
@@ -187,7 +197,10 @@ def _buckets(config: StackConfig) -> Iterable[Finding]:
             "name an existing log_bucket too",
         )
     shared = {"run_bucket": existing.run_bucket, "repository": existing.repository}
-    if existing.service_accounts is None and (names := [key for key, name in shared.items() if name is not None]):
+    if existing.service_accounts is not None:
+        # The workflow that requests slices again has an account of the stack, and reads whether the job has ended.
+        shared = {"run_bucket": existing.run_bucket if planned.queues_slices else None}
+    if names := [key for key, name in shared.items() if name is not None]:
         yield Finding.info(
             "existing.policies",
             f"{PATH}.{names[0]}",

@@ -103,8 +103,8 @@ def find_owner(stack: str, project: str, provider: gcp.Provider, *, has_account:
     """
     opts = pulumi.InvokeOptions(provider=provider)
     if not has_account:
-        labels = _labels(stack, project, opts)
-        return Owner(f"a secret with the label gangway-stack={stack}", labels) if labels else None
+        secrets = _secret_labels(stack, project, opts)
+        return next((Owner(f"a secret with the label gangway-stack={stack}", labels) for labels in secrets), None)
     email = f"{account_id(stack, 'node')}@{project}.iam.gserviceaccount.com"
     lookup = _lookup("the service accounts", project, "iam.serviceAccounts.list")
     found = look_up(lookup, gcp.serviceaccount.get_s, project=project, opts=opts).accounts
@@ -115,14 +115,18 @@ def find_owner(stack: str, project: str, provider: gcp.Provider, *, has_account:
 
 def _labels(stack: str, project: str, opts: pulumi.InvokeOptions) -> Mapping[str, str]:
     """The labels of one of the stack's secrets, as accounts have no labels. Empty if no secret is visible."""
+    try:
+        return next(iter(_secret_labels(stack, project, opts)), {})
+    except LookupFailedError:  # the stack is known without labels
+        return {}
+
+
+def _secret_labels(stack: str, project: str, opts: pulumi.InvokeOptions) -> list[Mapping[str, str]]:
+    """The labels of each of the stack's secrets. LookupFailedError: the lookup failed."""
     lookup = _lookup("the secrets", project, "secretmanager.secrets.list")
     labels = f"labels.gangway-stack={stack}"
     function = gcp.secretmanager.get_secrets
-    try:
-        secrets = look_up(lookup, function, project=project, filter=labels, opts=opts).secrets
-    except LookupFailedError:  # the stack is known without labels
-        return {}
-    return next((dict(secret.labels) for secret in secrets), {})
+    return [dict(one.labels) for one in look_up(lookup, function, project=project, filter=labels, opts=opts).secrets]
 
 
 def _lookup(subject: str, project: str, permission: str) -> Lookup:

@@ -203,8 +203,7 @@ def plan(config: StackConfig) -> GcpPlan:
     _check_zones(config, _get_zones(region))
     zone, reason = _zone(config, region, machine)
     further = 0 if tpu is not None else len(plan_interfaces(cast("GcpMachineType", machine))) - 1
-    if tpu is None:
-        check_fabric(config, cast("GcpMachineType", machine))
+    check_fabric(config, cast("GcpMachineType", machine) if tpu is None else None)
     if section.existing.network is None:
         plan_network(config.network.cidr, further)
     _check_storage(config)

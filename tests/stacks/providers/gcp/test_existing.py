@@ -279,3 +279,25 @@ def test_secondary_ranges_exist_and_hold_all_pods(gcp_edited: Edited, ranges: An
     known = SubnetworkFacts(network=OWN["network"], cidr="10.20.0.0/22", ranges=ranges)
     found = problems(config, plan(config), Facts(subnetworks={OWN["subnetwork"]: known}))
     assert [word for one, word in zip(found, words, strict=True) if word in one.problem] == words
+
+
+def test_slices_have_one_interface_and_a_workflow_that_reads_the_bucket(
+    gcp_edited: Edited, recorded: Callable[[StackConfig], Recording]
+) -> None:
+    accounts = {"nodes": "gpu-node@my-project.iam.gserviceaccount.com"}
+    keys = {
+        "network": "projects/net-host/global/networks/lab",
+        "subnetwork": "projects/net-host/regions/us-west4/subnetworks/lab",
+        "run_bucket": "my-runs",
+        "service_accounts": accounts,
+    }
+    config = gcp_edited(POD, storage=None, **existing(**keys))
+    (asked,) = (one for one in recorded(config).resources if one.type.endswith(":QueuedTpuRequest"))
+    assert asked.inputs["subnetwork"] == keys["subnetwork"]
+    assert asked.inputs["service_account"] == accounts["nodes"]
+    codes = {one.code: one for one in findings(config, plan(config), None)}
+    assert "cloud-tpu.iam" in codes["existing.host-project"].message
+    assert codes["existing.policies"].message.startswith("the IAM policy of run_bucket gets")
+    nics = [{"network": keys["network"], "subnetwork": keys["subnetwork"]}]
+    with pytest.raises(InputError, match="a host of a slice has 0 network interfaces"):
+        plan(gcp_edited(POD, storage=None, **existing(**keys, fabric_subnetworks=nics)))
