@@ -8,10 +8,13 @@ from typing import Any
 
 # There is none of Managed Lustre among them.
 DOCUMENTS = {
+    "artifactregistry": "artifactregistry.v1",
     "cloudasset": "cloudasset.v1",
     "cloudbilling": "cloudbilling.v1",
+    "cloudkms": "cloudkms.v1",
     "cloudresourcemanager": "cloudresourcemanager.v3",
     "compute": "compute.v1",
+    "iam": "iam.v1",
     "logging": "logging.v2",
     "secretmanager": "secretmanager.v1",
     "serviceusage": "serviceusage.v1",

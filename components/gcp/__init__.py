@@ -12,10 +12,12 @@ from gangway.components import importer
 
 if TYPE_CHECKING:
     from gangway.components.gcp.budget import Budget as Budget
+    from gangway.components.gcp.existing import ExistingNetwork as ExistingNetwork
     from gangway.components.gcp.gke import ClusterIdentity as ClusterIdentity
     from gangway.components.gcp.gke import GkeCluster as GkeCluster
     from gangway.components.gcp.gke_pools import GkeNodePools as GkeNodePools
     from gangway.components.gcp.identity import EncryptionKey as EncryptionKey
+    from gangway.components.gcp.identity import ExistingIdentity as ExistingIdentity
     from gangway.components.gcp.identity import HeadIdentity as HeadIdentity
     from gangway.components.gcp.identity import NodeIdentity as NodeIdentity
     from gangway.components.gcp.identity import ProjectServices as ProjectServices
@@ -38,9 +40,10 @@ if TYPE_CHECKING:
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "budget": ("Budget",),
+    "existing": ("ExistingNetwork",),
     "gke": ("ClusterIdentity", "GkeCluster"),
     "gke_pools": ("GkeNodePools",),
-    "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "ProjectServices", "StackSecret"),
+    "identity": ("EncryptionKey", "ExistingIdentity", "HeadIdentity", "NodeIdentity", "ProjectServices", "StackSecret"),
     "launch": ("HeadNode",),
     "monitoring": ("NodeLogs", "Observability"),
     "network": ("ServicePerimeter", "TrainingNetwork"),

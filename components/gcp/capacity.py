@@ -254,6 +254,7 @@ def _reserved_placement(rung: Reservation | OnDemand, path: str) -> Finding:
     )
 
 
+NETWORKS_QUOTA = "NETWORKS"
 GPU_QUOTAS: Mapping[str, str] = {
     "a2-highgpu": "NVIDIA_A100_GPUS",
     "a2-ultragpu": "NVIDIA_A100_80GB_GPUS",
@@ -337,7 +338,7 @@ def machine_quotas(machine: GcpMachineType, rungs: Sequence[AnyRung], context: Q
         gpus = machine.num_accelerators.value * context.num_nodes
         yield context.of_project(LADDER, gpus, "GPUS_ALL_REGIONS")
     networks = 1 + len(plan_fabric_networks(machine, context.zone))
-    yield context.of_project("gangway:cluster", networks, "NETWORKS", "nodes and GPU NICs" if networks > 1 else "")
+    yield context.of_project("gangway:cluster", networks, NETWORKS_QUOTA, "nodes and GPU NICs" if networks > 1 else "")
 
 
 def _reserved(path: str) -> Finding:
@@ -363,7 +364,7 @@ def slice_quotas(tpu: SlicePlan, rung: AnyRung, context: QuotaContext) -> Iterab
     unit = "chips" if cores == chips else f"chips ({cores:,} where TensorCores are counted)"
     place, users = f"{context.zone} ({kind})", count_nodes(context.num_nodes, "slice")
     yield context.of_service("tpu", f"{LADDER}[0]", chips, unit, name, place, users)
-    yield context.of_project("gangway:cluster", 1, "NETWORKS")
+    yield context.of_project("gangway:cluster", 1, NETWORKS_QUOTA)
 
 
 def pool_quotas(tpu: SlicePlan, rungs: Sequence[AnyRung], context: QuotaContext) -> Iterable[Finding]:
@@ -377,7 +378,7 @@ def pool_quotas(tpu: SlicePlan, rungs: Sequence[AnyRung], context: QuotaContext)
             reported.add(name)
             users = count_nodes(context.num_nodes, "slice")
             yield context.of_service("compute", path, chips, "chips", name, context.region, users)
-    yield context.of_project("gangway:cluster", 1, "NETWORKS")
+    yield context.of_project("gangway:cluster", 1, NETWORKS_QUOTA)
 
 
 def storage_quota(kind: str, capacity_gib: int, context: QuotaContext) -> Finding:

@@ -23,11 +23,12 @@ CREATE_TIMEOUT, DELETE_TIMEOUT = "45m", "60m"
 
 
 class GkeClusterArgs(TypedDict):
-    """Inputs of GkeCluster. `version` such as 1.36 is the control plane's minimum; by default its release channel's.
-    `num_nodes_max`: maximum of the cluster, for the pods' addresses. `multi_networking`: nodes have further NICs.
-    `gpus`: collect their metrics (DCGM). `lustre` and `filestore` add file system drivers. `api_cidrs`: external
-    ranges, which give the control plane a public address; without any `up` must run inside the network. `kms_key_name`
-    encrypts secrets and disks. `tags` are labels.
+    """Inputs of GkeCluster. `version` such as 1.36 is the control plane's minimum; by default its release
+    channel's. `num_nodes_max`: maximum of the cluster, for the pods' addresses. `multi_networking`: nodes have
+    further NICs. `gpus`: collect their metrics (DCGM). `lustre` and `filestore` add file system drivers.
+    `pods_range` and `services_range`: existing secondary ranges of the subnet; otherwise GKE makes them.
+    `api_cidrs`: external ranges, which give the control plane a public address; without any `up` must run inside
+    the network. `kms_key_name` encrypts secrets and disks. `tags` are labels.
     """
 
     project: str
@@ -41,6 +42,8 @@ class GkeClusterArgs(TypedDict):
     gpus: bool
     lustre: NotRequired[bool]
     filestore: NotRequired[bool]
+    pods_range: NotRequired[str | None]
+    services_range: NotRequired[str | None]
     api_cidrs: NotRequired[list[str]]
     security_group_ids: list[pulumi.Input[str]]
     service_account_email: pulumi.Input[str]
@@ -126,10 +129,7 @@ class GkeCluster(pulumi.ComponentResource):
             "network": args["vpc_id"],
             "subnetwork": args["subnet_id"],
             "networking_mode": "VPC_NATIVE",
-            "ip_allocation_policy": container.ClusterIpAllocationPolicyArgs(
-                cluster_ipv4_cidr_block=pods_cidr(args["num_nodes_max"] + SYSTEM_NODES[1]),
-                services_ipv4_cidr_block=SERVICES_CIDR,
-            ),
+            "ip_allocation_policy": self._addresses(),
             "default_max_pods_per_node": MAX_PODS,
             "private_cluster_config": container.ClusterPrivateClusterConfigArgs(
                 enable_private_nodes=True, enable_private_endpoint=not ranges
@@ -161,6 +161,16 @@ class GkeCluster(pulumi.ComponentResource):
                 ),
             ),
         }
+
+    def _addresses(self) -> container.ClusterIpAllocationPolicyArgs:
+        if (pods := self._args.get("pods_range")) is not None:
+            return container.ClusterIpAllocationPolicyArgs(
+                cluster_secondary_range_name=pods, services_secondary_range_name=self._args.get("services_range")
+            )
+        return container.ClusterIpAllocationPolicyArgs(
+            cluster_ipv4_cidr_block=pods_cidr(self._args["num_nodes_max"] + SYSTEM_NODES[1]),
+            services_ipv4_cidr_block=SERVICES_CIDR,
+        )
 
     def _security(self) -> dict[str, Any]:
         args = self._args

@@ -140,6 +140,11 @@ def get_agent(service: str, project_number: str) -> str:
     return f"serviceAccount:service-{project_number}@{AGENT_DOMAINS[service]}.iam.gserviceaccount.com"
 
 
+def key_users(services: Sequence[str]) -> tuple[str, ...]:
+    """The services that use the key: those of every stack, and `services`."""
+    return tuple(dict.fromkeys((*USUAL, *services)))
+
+
 class ProjectServicesArgs(TypedDict):
     """Inputs of ProjectServices. `services` are full names, as `plan_services` gives them."""
 
@@ -206,7 +211,7 @@ class EncryptionKey(pulumi.ComponentResource):
             kms.CryptoKeyIAMMember(
                 f"{name}-{service}", crypto_key_id=key.id, role=KEY_USER, member=self._agent(service), opts=self._child
             )
-            for service in dict.fromkeys((*USUAL, *args["services"]))
+            for service in key_users(args["services"])
         ]
         # Consumers of the name wait until the services may use the key.
         wait_sec = args.get("grant_wait_sec", 0)
@@ -435,6 +440,43 @@ def declare_workflow(
     )
 
 
+class _Grants:
+    """Grants of one account on single resources."""
+
+    def __init__(
+        self, name: str, project: pulumi.Input[str], member: pulumi.Input[str], opts: pulumi.ResourceOptions
+    ) -> None:
+        self._name, self._project, self._member, self._opts = name, project, member, opts
+
+    def on_repository(self, repository: pulumi.Input[str]) -> artifactregistry.RepositoryIamMember:
+        return artifactregistry.RepositoryIamMember(
+            f"{self._name}-image", repository=repository, role=IMAGE_READER, member=self._member, opts=self._opts
+        )
+
+    def on_bucket(self, label: str, bucket: pulumi.Input[str], role: str) -> storage.BucketIAMMember:
+        return storage.BucketIAMMember(
+            f"{self._name}-{label}", bucket=bucket, role=role, member=self._member, opts=self._opts
+        )
+
+    def on_secrets(
+        self, member_key_id: pulumi.Input[str] | None, signing_key_id: pulumi.Input[str] | None
+    ) -> list[pulumi.CustomResource]:
+        """Access to the stack's keys only."""
+        secrets = {"member-key": member_key_id, "signing-key": signing_key_id}
+        return [
+            secretmanager.SecretIamMember(
+                f"{self._name}-{what}",
+                project=self._project,
+                secret_id=secret_id,
+                role=SECRET_READER,
+                member=self._member,
+                opts=self._opts,
+            )
+            for what, secret_id in secrets.items()
+            if secret_id is not None
+        ]
+
+
 class _Machine:
     """An account of one kind of machine, and its grants, with every machine's to begin with."""
 
@@ -447,16 +489,10 @@ class _Machine:
             display_name=f"Gangway {args['stack']}: {kind}",
             opts=opts,
         )
+        self.on = _Grants(self._name, args["project"], self.account.member, opts)
         self.grants = self._usual()
 
     def _usual(self) -> list[pulumi.CustomResource]:
-        image = artifactregistry.RepositoryIamMember(
-            f"{self._name}-image",
-            repository=self._args["repository_id"],
-            role=IMAGE_READER,
-            member=self.account.member,
-            opts=self._opts,
-        )
         project_roles = [
             projects.IAMMember(
                 f"{self._name}-{role.rpartition('.')[2]}",
@@ -467,29 +503,12 @@ class _Machine:
             )
             for role in PROJECT_ROLES
         ]
-        return [image, self.on_bucket("runs", self._args["run_bucket_name"], RUN_WRITER), *project_roles]
-
-    def on_bucket(self, label: str, bucket: pulumi.Input[str], role: str) -> storage.BucketIAMMember:
-        member = self.account.member
-        return storage.BucketIAMMember(
-            f"{self._name}-{label}", bucket=bucket, role=role, member=member, opts=self._opts
-        )
+        image = self.on.on_repository(self._args["repository_id"])
+        return [image, self.on.on_bucket("runs", self._args["run_bucket_name"], RUN_WRITER), *project_roles]
 
     def on_secrets(self) -> list[pulumi.CustomResource]:
         """Access to the stack's keys only."""
-        secrets = {"member-key": self._args.get("member_key_id"), "signing-key": self._args.get("signing_key_id")}
-        return [
-            secretmanager.SecretIamMember(
-                f"{self._name}-{what}",
-                project=self._args["project"],
-                secret_id=secret_id,
-                role=SECRET_READER,
-                member=self.account.member,
-                opts=self._opts,
-            )
-            for what, secret_id in secrets.items()
-            if secret_id is not None
-        ]
+        return self.on.on_secrets(self._args.get("member_key_id"), self._args.get("signing_key_id"))
 
     def own_roles(self, title: str, permissions: Sequence[str]) -> list[pulumi.CustomResource]:
         """Permissions on the whole project, and on groups under their condition, which needs a separate role."""
@@ -512,7 +531,7 @@ class NodeIdentity(pulumi.ComponentResource):
         machine = _Machine(name, "node", args, pulumi.ResourceOptions(parent=self))
         grants = machine.grants
         if source := args.get("data_source"):
-            grants.append(machine.on_bucket("data", get_bucket(source), DATA_READER))
+            grants.append(machine.on.on_bucket("data", get_bucket(source), DATA_READER))
         grants += machine.on_secrets()
         permissions = node_permissions(releases_slices=args.get("releases_slices", False))
         grants += machine.own_roles("give up slices", permissions)
@@ -532,11 +551,48 @@ class HeadIdentity(pulumi.ComponentResource):
         machine = _Machine(name, "head", args, pulumi.ResourceOptions(parent=self))
         grants = machine.grants
         if (files := args.get("files_bucket_name")) is not None:
-            grants.append(machine.on_bucket("files", files, DATA_READER))
+            grants.append(machine.on.on_bucket("files", files, DATA_READER))
         grants += machine.on_secrets()
         fills_groups = args.get("groups_condition") is not None
         permissions = head_permissions(fills_groups=fills_groups, imports=args.get("imports", False))
         grants += machine.own_roles("find workers", permissions)
         self.service_account_email = after(machine.account.email, *grants)
         self.service_account_member = machine.account.member
+        register_outputs(self)
+
+
+class ExistingIdentityArgs(TypedDict):
+    """Inputs of ExistingIdentity. `email`: of an account that exists. The rest as in NodeIdentityArgs and
+    HeadIdentityArgs, but only resources of the stack: none that exists already.
+    """
+
+    project: pulumi.Input[str]
+    email: str
+    run_bucket_name: NotRequired[pulumi.Input[str] | None]
+    repository_id: NotRequired[pulumi.Input[str] | None]
+    files_bucket_name: NotRequired[pulumi.Input[str] | None]
+    member_key_id: NotRequired[pulumi.Input[str] | None]
+    signing_key_id: NotRequired[pulumi.Input[str] | None]
+
+
+class ExistingIdentity(pulumi.ComponentResource):
+    """An existing service account, with access to resources of the stack only. Outputs as of NodeIdentity."""
+
+    service_account_email: pulumi.Output[str]
+    service_account_member: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ExistingIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:gcp:ExistingIdentity", name, None, opts)
+        member = f"serviceAccount:{args['email']}"
+        child = pulumi.ResourceOptions(parent=self)
+        on = _Grants(name, args["project"], member, child)
+        grants = on.on_secrets(args.get("member_key_id"), args.get("signing_key_id"))
+        if (runs := args.get("run_bucket_name")) is not None:
+            grants.append(on.on_bucket("runs", runs, RUN_WRITER))
+        if (files := args.get("files_bucket_name")) is not None:
+            grants.append(on.on_bucket("files", files, DATA_READER))
+        if (repository := args.get("repository_id")) is not None:
+            grants.append(on.on_repository(repository))
+        self.service_account_email = after(args["email"], *grants)
+        self.service_account_member = pulumi.Output.from_input(member)
         register_outputs(self)

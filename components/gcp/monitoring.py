@@ -348,7 +348,8 @@ def _sizes(groups: Sequence[str]) -> dict[str, Any]:
 class NodeLogsArgs(TypedDict):
     """Inputs of NodeLogs. `retention_days` is 1 to 3650. Destroying the stack deletes the lines a week later. The
     bucket's name stays reserved for that week, so it ends like `run_bucket_name`, whose random suffix differs per
-    stack. `kms_key_name` encrypts the bucket; a key can never be removed.
+    stack. `kms_key_name` encrypts the bucket; a key can never be removed. `bucket_id`, the full name of an existing
+    bucket in the project, replaces it.
     """
 
     project: pulumi.Input[str]
@@ -357,6 +358,7 @@ class NodeLogsArgs(TypedDict):
     run_bucket_name: pulumi.Input[str]
     retention_days: int
     kms_key_name: NotRequired[pulumi.Input[str] | None]
+    bucket_id: NotRequired[str | None]
 
 
 class ObservabilityArgs(TypedDict):
@@ -410,11 +412,12 @@ class NodeLogs(pulumi.ComponentResource):
         check_retention(args["retention_days"])
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         full_name = pulumi.Output.from_input(args["project"]).apply(lambda project: log_name(project, args["stack"]))
-        bucket = self._bucket()
+        existing = args.get("bucket_id")
+        bucket_id = self._bucket().id if existing is None else pulumi.Output.from_input(existing)
         logging.ProjectSink(
             f"{name}-nodes",
             project=args["project"],
-            destination=pulumi.Output.concat("logging.googleapis.com/", bucket.id),
+            destination=pulumi.Output.concat("logging.googleapis.com/", bucket_id),
             filter=pulumi.Output.concat("logName=", full_name.apply(google_filter_text)),
             unique_writer_identity=True,
             opts=self._child,
@@ -422,7 +425,7 @@ class NodeLogs(pulumi.ComponentResource):
         metrics = [self._metric(plan, full_name) for plan in METRICS]
         self.log_id = pulumi.Output.from_input(log_id(args["stack"]))
         self.log_name = after(full_name, *metrics)
-        self.bucket_name = bucket.id
+        self.bucket_name = bucket_id
         register_outputs(self)
 
     def _bucket(self) -> logging.ProjectBucketConfig:

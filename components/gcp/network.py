@@ -88,10 +88,10 @@ def declare_rules(
     stack: str,
     project: str,
     flows: Iterable[Flow],
-    networks: Mapping[str, compute.Network],
+    networks: Mapping[str, pulumi.Input[str]],
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.CustomResource]:
-    """Declare a rule per flow in its network."""
+    """Declare a rule per flow in its network. `networks`: their ids."""
     return [_declare(stack, project, flow, networks[flow.network], opts) for flow in flows]
 
 
@@ -138,14 +138,14 @@ def declare_lock_callbacks(
 
 
 def _declare(
-    stack: str, project: str, flow: Flow, network: compute.Network, opts: pulumi.ResourceOptions
+    stack: str, project: str, flow: Flow, network: pulumi.Input[str], opts: pulumi.ResourceOptions
 ) -> compute.Firewall:
     from_machines = flow.source in ROLES
     ports = [str(port) for port in flow.ports] if flow.ports else None
     return compute.Firewall(
         f"{stack}-{flow.name}",
         project=project,
-        network=network.id,
+        network=network,
         description=f"{flow.source} to {flow.target}",
         direction="INGRESS",
         source_tags=[network_tag(stack, flow.source)] if from_machines else None,
@@ -196,7 +196,8 @@ def plan_network(cidr: str, num_fabric_subnets: int = 0, place: str = "gangway:n
     return NetworkPlan(str(main), tuple(map(str, further)), str(services))
 
 
-def _machine(name: str) -> GcpMachineType:
+def plan_machine(name: str) -> GcpMachineType:
+    """The machine whose GPU NICs need networks."""
     return cast("GcpMachineType", load_provider("gcp").machine(name, "machine_type"))
 
 
@@ -220,13 +221,14 @@ class TrainingNetwork(pulumi.ComponentResource):
         super().__init__("gangway:gcp:TrainingNetwork", name, None, opts)
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         _check_place(args["region"], args["zone"])
-        machine = _machine(args["machine_type"]) if "machine_type" in args else None
+        machine = plan_machine(args["machine_type"]) if "machine_type" in args else None
         further = () if machine is None else plan_fabric_networks(machine, args["zone"])
         plan = plan_network(args["cidr"], 0 if machine is None else len(plan_interfaces(machine)) - 1)
         networks = {MAIN: self._main_network(), **{network.name: self._fabric_network(network) for network in further}}
         services = self._private_services(networks[MAIN], plan) if args.get("private_services", False) else None
         flows = plan_flows(args.get("head"), further, None if services is None else plan.services_cidr)
-        rules = declare_rules(name, args["project"], flows, networks, self._child)
+        ids: dict[str, pulumi.Input[str]] = {key: network.id for key, network in networks.items()}
+        rules = declare_rules(name, args["project"], flows, ids, self._child)
         if args.get("log_denied", False):
             rules.append(declare_denial(name, args["project"], networks[MAIN], self._child))
         subnet = self._main_subnet(networks[MAIN], plan)
@@ -242,7 +244,11 @@ class TrainingNetwork(pulumi.ComponentResource):
         ).apply(list)
         self.fabric_security_group_id = pulumi.Output.from_input(network_tag(name, "fabric"))
         self.head_security_group_id = pulumi.Output.from_input(network_tag(name, "head")) if head else nothing
-        self.private_zone_id = self._head_zone(networks[MAIN]).name if head else nothing
+        self.private_zone_id = nothing
+        if head:
+            self.private_zone_id = declare_head_zone(
+                name, args["project"], networks[MAIN].id, args["tags"], self._child
+            )
         register_outputs(self)
 
     def _main_network(self) -> compute.Network:
@@ -374,23 +380,46 @@ class TrainingNetwork(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _head_zone(self, network: compute.Network) -> dns.ManagedZone:
-        """A zone of this network only, so that workers find a replaced head node by name."""
-        return self._zone("head", f"{self._name}.gangway.internal.", "The head node's fixed name", network)
-
     def _zone(self, key: str, domain: str, description: str, network: compute.Network) -> dns.ManagedZone:
-        return dns.ManagedZone(
-            f"{self._name}-{key}",
-            project=self._args["project"],
-            dns_name=domain,
-            description=description,
-            visibility="private",
-            private_visibility_config=dns.ManagedZonePrivateVisibilityConfigArgs(
-                networks=[dns.ManagedZonePrivateVisibilityConfigNetworkArgs(network_url=network.id)]
-            ),
-            labels=self._args["tags"],
-            opts=self._child,
+        args = self._args
+        return _declare_zone(
+            f"{self._name}-{key}", args["project"], domain, description, network.id, args["tags"], self._child
         )
+
+
+def declare_head_zone(
+    name: str,
+    project: pulumi.Input[str],
+    network: pulumi.Input[str],
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.Output[str]:
+    """The name of a zone of one network only, so that workers find a replaced head node by name."""
+    domain = f"{name}.gangway.internal."
+    return _declare_zone(f"{name}-head", project, domain, "The head node's fixed name", network, tags, opts).name
+
+
+def _declare_zone(
+    name: str,
+    project: pulumi.Input[str],
+    domain: str,
+    description: str,
+    network: pulumi.Input[str],
+    tags: dict[str, str],
+    opts: pulumi.ResourceOptions,
+) -> dns.ManagedZone:
+    return dns.ManagedZone(
+        name,
+        project=project,
+        dns_name=domain,
+        description=description,
+        visibility="private",
+        private_visibility_config=dns.ManagedZonePrivateVisibilityConfigArgs(
+            networks=[dns.ManagedZonePrivateVisibilityConfigNetworkArgs(network_url=network)]
+        ),
+        labels=tags,
+        opts=opts,
+    )
 
 
 def _check_place(region: str, zone: str) -> None:

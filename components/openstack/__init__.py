@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gangway.components.openstack.launch import HeadNode as HeadNode
     from gangway.components.openstack.machine_secrets import MachineSecrets as MachineSecrets
     from gangway.components.openstack.machine_secrets import NodeIdentity as NodeIdentity
+    from gangway.components.openstack.network import ExistingNetwork as ExistingNetwork
     from gangway.components.openstack.network import TrainingNetwork as TrainingNetwork
     from gangway.components.openstack.node_pool import NodePool as NodePool
     from gangway.components.openstack.storage import ManilaShare as ManilaShare
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 MODULES: Mapping[str, tuple[str, ...]] = {
     "launch": ("HeadNode",),
     "machine_secrets": ("MachineSecrets", "NodeIdentity"),
-    "network": ("TrainingNetwork",),
+    "network": ("ExistingNetwork", "TrainingNetwork"),
     "node_pool": ("NodePool",),
     "storage": ("ManilaShare", "RunBucket"),
 }  # the public components, by module

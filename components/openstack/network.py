@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import NotRequired, TypedDict
 
 import pulumi
@@ -95,11 +95,12 @@ class NetworkPlan:
     cidr: str
     gateway: str
     head: str
+    first_worker: str
     pool: tuple[str, str]
 
     def worker(self, index: int) -> str:
         """The address of a worker, counted from 0."""
-        return str(IPv4Network(self.cidr)[WORKER_OFFSET + index])
+        return str(IPv4Address(self.first_worker) + index)
 
 
 def plan_network(cidr: str, place: str = CIDR_PLACE) -> NetworkPlan:
@@ -111,7 +112,29 @@ def plan_network(cidr: str, place: str = CIDR_PLACE) -> NetworkPlan:
     """
     network = private_network(cidr, place)
     _, upper = network.subnets(prefixlen_diff=1)
-    return NetworkPlan(str(network), str(network[1]), str(network[HEAD_OFFSET]), (str(upper[0]), str(network[-2])))
+    pool = str(upper[0]), str(network[-2])
+    return NetworkPlan(str(network), str(network[1]), str(network[HEAD_OFFSET]), str(network[WORKER_OFFSET]), pool)
+
+
+def plan_addresses(cidr: str, num_nodes: int, place: str) -> NetworkPlan:
+    """Addresses in an existing subnet, the head's first. InputError: not a network, or too small.
+
+    >>> plan_addresses("10.20.8.0/28", 2, "machine_cidr").worker(0)
+    '10.20.8.1'
+    """
+    try:
+        network = IPv4Network(cidr)
+    except ValueError as error:
+        raise InputError(place, str(error), value=cidr, allowed="an IPv4 network", fix="use 10.20.8.0/26") from None
+    if network.num_addresses < num_nodes + 1:
+        raise InputError(
+            place,
+            f"{network.num_addresses} addresses, but the head and {num_nodes} nodes need {num_nodes + 1}",
+            value=cidr,
+            allowed=f"at least {num_nodes + 1} addresses",
+            fix="name a larger range, or set a smaller gangway:cluster.nodes.max",
+        )
+    return NetworkPlan(str(network), "", str(network[0]), str(network[1]), ("", ""))
 
 
 def check_services(egress: Egress, service_cidrs: list[str], place: str = SERVICES_PLACE) -> None:
@@ -193,9 +216,8 @@ class TrainingNetwork(pulumi.ComponentResource):
         joined = networking.RouterInterface(
             f"{name}-private", router_id=router.id, subnet_id=subnet.id, opts=self._child
         )
-        groups = {role: self._group(role) for role in (ROLES if head is not None else ROLES[:1])}
         rules = plan_rules(head, args["egress"], self._plan.cidr, services, servers)
-        made = [self._rule(rule, groups) for rule in rules]
+        groups, made = declare_groups(name, rules, self._tags, self._child)
         self.vpc_id = network.id
         self.private_subnet_ids = after(pulumi.Output.all(subnet.id), joined, *made)
         self.fabric_security_group_id = groups["fabric"].id
@@ -227,28 +249,73 @@ class TrainingNetwork(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _group(self, role: str) -> networking.SecGroup:
-        return networking.SecGroup(
-            f"{self._name}-{role}",
-            description=f"Gangway: {role} of {self._name}",
+
+def declare_groups(
+    name: str, rules: Sequence[Rule], tags: list[str], opts: pulumi.ResourceOptions
+) -> tuple[dict[str, networking.SecGroup], list[networking.SecGroupRule]]:
+    """A security group per role of the rules, with their rules."""
+    roles = [role for role in ROLES if any(rule.role == role for rule in rules)]
+    groups = {
+        role: networking.SecGroup(
+            f"{name}-{role}",
+            description=f"Gangway: {role} of {name}",
             # Neutron's default rules allow all egress.
             delete_default_rules=True,
-            tags=self._tags,
-            opts=self._child,
+            tags=tags,
+            opts=opts,
         )
+        for role in roles
+    }
+    return groups, [_declare_rule(name, rule, groups, opts) for rule in rules]
 
-    def _rule(self, rule: Rule, groups: Mapping[str, networking.SecGroup]) -> networking.SecGroupRule:
-        remote = groups.get(rule.remote)
-        return networking.SecGroupRule(
-            f"{self._name}-{rule.name}",
-            description=rule.name,
-            security_group_id=groups[rule.role].id,
-            direction=rule.direction,
-            ethertype="IPv4",
-            protocol=rule.protocol,
-            port_range_min=rule.ports[0] if rule.ports else None,
-            port_range_max=rule.ports[1] if rule.ports else None,
-            remote_group_id=None if remote is None else remote.id,
-            remote_ip_prefix=rule.remote if remote is None else None,
-            opts=self._child,
-        )
+
+def _declare_rule(
+    name: str, rule: Rule, groups: Mapping[str, networking.SecGroup], opts: pulumi.ResourceOptions
+) -> networking.SecGroupRule:
+    remote = groups.get(rule.remote)
+    return networking.SecGroupRule(
+        f"{name}-{rule.name}",
+        description=rule.name,
+        security_group_id=groups[rule.role].id,
+        direction=rule.direction,
+        ethertype="IPv4",
+        protocol=rule.protocol,
+        port_range_min=rule.ports[0] if rule.ports else None,
+        port_range_max=rule.ports[1] if rule.ports else None,
+        remote_group_id=None if remote is None else remote.id,
+        remote_ip_prefix=rule.remote if remote is None else None,
+        opts=opts,
+    )
+
+
+class ExistingNetworkArgs(TypedDict):
+    """Inputs of ExistingNetwork. `cidr` is the machines' range in the subnet; the rest as in TrainingNetworkArgs."""
+
+    network_id: str
+    subnet_id: str
+    cidr: str
+    egress: Egress
+    service_cidrs: NotRequired[list[str]]
+    dns_nameservers: NotRequired[list[str]]
+    head: NotRequired[HeadPortsArgs | None]
+    tags: dict[str, str]
+
+
+class ExistingNetwork(pulumi.ComponentResource):
+    """An existing network with security groups of the stack. Outputs as of TrainingNetwork, without `egress_ip`."""
+
+    vpc_id: pulumi.Output[str]
+    private_subnet_ids: pulumi.Output[list[str]]
+    fabric_security_group_id: pulumi.Output[str]
+    head_security_group_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ExistingNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gangway:openstack:ExistingNetwork", name, None, opts)
+        head, services, servers = args.get("head"), args.get("service_cidrs", []), args.get("dns_nameservers", [])
+        rules = plan_rules(head, args["egress"], args["cidr"], services, servers)
+        groups, made = declare_groups(name, rules, tag_words(args["tags"]), pulumi.ResourceOptions(parent=self))
+        self.vpc_id = pulumi.Output.from_input(args["network_id"])
+        self.private_subnet_ids = after([args["subnet_id"]], *made)
+        self.fabric_security_group_id = groups["fabric"].id
+        self.head_security_group_id = groups["head"].id if head is not None else pulumi.Output.from_input("")
+        register_outputs(self)

@@ -38,11 +38,11 @@ class CapacityRungArgs(TypedDict):
 
 class NodePoolArgs(TypedDict):
     """Inputs of NodePool. `user_data` is base64. `machine_type` is a flavour's name, `image` an image's id or name.
-    `placement` (soft-affinity) is the server group's. `boot_volume_gib` boots from volumes of `volume_type`, by default
-    from the flavour's disk. `cidr` is the network's, for addresses. `rdma_ports` (0) per node are created on
-    `rdma_network_id`, of `rdma_vnic_type` (direct), without a firewall, which SR-IOV lacks. `head_host` is HeadNode's:
-    nodes are deleted before the head, and survive its replacement. `secrets_place` and `secrets_signature` are
-    MachineSecrets'.
+    `placement` (soft-affinity) is the server group's. `boot_volume_gib` boots from volumes of `volume_type`, by
+    default from the flavour's disk. `cidr` is the network's, for addresses, or `addresses` lists them. `rdma_ports`
+    (0) per node are created on `rdma_network_id`, of `rdma_vnic_type` (direct), without a firewall, which SR-IOV
+    lacks. `head_host` is HeadNode's: nodes are deleted before the head, and survive its replacement.
+    `secrets_place` and `secrets_signature` are MachineSecrets'.
     """
 
     machine_type: str
@@ -54,6 +54,7 @@ class NodePoolArgs(TypedDict):
     boot_volume_gib: NotRequired[int | None]
     volume_type: NotRequired[str | None]
     cidr: str
+    addresses: NotRequired[list[str] | None]
     network_id: pulumi.Input[str]
     subnet_ids: pulumi.Input[list[str]]
     security_group_ids: list[pulumi.Input[str]]
@@ -93,14 +94,19 @@ def plan_node_pool(args: NodePoolArgs) -> NodePoolPlan:
             allowed="the id of an SR-IOV network",
             fix="add it, or leave rdma_ports out where the flavour brings the adapters",
         )
-    rung, network = plan_rung(rungs[0]), plan_network(args["cidr"])
+    rung, given = plan_rung(rungs[0]), args.get("addresses")
     return NodePoolPlan(
         rung,
         plan_placing(rung, args["machine_type"]),
         plan_boot_source(args["image"], args.get("boot_volume_gib"), args.get("volume_type")),
-        tuple(network.worker(index) for index in range(args["num_nodes_max"])),
+        tuple(_addresses(args) if given is None else given),
         ports,
     )
+
+
+def _addresses(args: NodePoolArgs) -> list[str]:
+    network = plan_network(args["cidr"])
+    return [network.worker(index) for index in range(args["num_nodes_max"])]
 
 
 def _check_word(place: str, word: str, allowed: tuple[str, ...]) -> None:

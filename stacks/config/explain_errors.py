@@ -278,13 +278,16 @@ def _is_tag(loc: Sequence[int | str], position: int, before: _Setting) -> bool:
 def _descend(here: _Setting, loc: Sequence[int | str], root: _Schema) -> _Setting:
     for part in loc:
         found = [child for schema in here.schemas for child in _children(schema, part)]
+        branches = tuple(branch for child in found for branch in _branches(child, root))
+        # Of an optional setting, the type may have them instead of the setting.
         given = [example for child in found for example in child.get("examples", [])]
+        given = given or [example for branch in branches for example in branch.get("examples", [])]
         here = _Setting(
-            schemas=tuple(branch for child in found for branch in _branches(child, root)),
+            schemas=branches,
             examples=(*given, *(inner for example in here.examples for inner in _nested_examples(example, part))),
             about=next((child["description"] for child in found if "description" in child), ""),
             value_source=next((child["value_source"] for child in found if "value_source" in child), ""),
-            pattern=next((child["pattern"] for child in found if "pattern" in child), ""),
+            pattern=next((one["pattern"] for one in (*found, *branches) if "pattern" in one), ""),
             unit=get_unit(part) if isinstance(part, str) else here.unit,
         )
     return here

@@ -98,6 +98,20 @@ ALONE = {
         "RunBucket",
         "TrainingNetwork",
     },
+    "gcp-existing": {
+        "Budget",
+        "ExistingIdentity",
+        "ExistingNetwork",
+        "GpuNodePool",
+        "GroupTag",
+        "HeadFiles",
+        "HeadNode",
+        "NodeLogs",
+        "Observability",
+        "ProjectServices",
+        "StackSecret",
+        "TrainerImage",
+    },
     **dict.fromkeys(("gke-a3-jobset", "gke-tpu-v5e"), GKE),
     "eks-p5-kueue": {
         "Budget",
@@ -112,6 +126,7 @@ ALONE = {
     },
     "hosts-lab": {"HostPool"},
     "hosts-slurm": {"HostPool"},
+    "openstack-existing": {"HeadNode", "MachineSecrets", "NodeIdentity", "NodePool"},
     "openstack-gpu": {
         "HeadNode",
         "MachineSecrets",
@@ -171,6 +186,7 @@ COUNTS = {
     "azure-ndv5-spot": (0, 1, 2, 1, 1, 2, 1, 2, 1),
     # Instances: the head's and Lustre's, or Filestore's.
     "gcp-a3-spot": (1, 2, 2, 2, 9, 0, 1, 1, 1),
+    "gcp-existing": (1, 1, 2, 2, 0, 0, 0, 1, 1),
     "gcp-v5e-pod": (1, 1, 0, 0, 1, 0, 1, 1, 1),
     "gcp-v5p-multislice": (1, 1, 0, 0, 1, 0, 1, 1, 2),
     # Pools: of the system, and of each rung.
@@ -180,6 +196,8 @@ COUNTS = {
     # Of each machine its services, and one key.
     "hosts-slurm": (4, 2),
     # Ports: of each node one, and eight for RDMA; and the head's.
+    # No router; the container of secrets; ports as above.
+    "openstack-existing": (1, 1, 5, 37, 0, 0, 1),
     "openstack-gpu": (1, 2, 5, 37, 1, 2, 1),
 }
 
@@ -207,8 +225,9 @@ def test_it_is_planned_by_the_command(path: Path) -> None:
     components = {token.rpartition(":")[2]: count for token, count in types.items() if token.startswith("gangway:")}
     name = name_of(path)
     kinds = ALONE[name] if name in ALONE else ALWAYS | BESIDES[name]
-    # The key that signs records; and the member key, where there is a head.
-    secrets = dict.fromkeys({"SecretParameter", "StackSecret"} & kinds, 2 if "HeadNode" in kinds else 1)
+    # The key that signs records; and the member key, where there is a head. Existing accounts are of nodes and head.
+    several = {"ExistingIdentity", "SecretParameter", "StackSecret"}
+    secrets = dict.fromkeys(several & kinds, 2 if "HeadNode" in kinds else 1)
     # A Slurm's machines have a key of their own, and the controller may do what its nodes may not.
     queue = {"SecretParameter": 1, "SlurmIdentity": 2} if "SlurmIdentity" in kinds else {}
     assert components == dict.fromkeys(kinds, 1) | secrets | queue

@@ -13,6 +13,7 @@ from gangway.components.gcp.tpu.api import GOOGLE_API_URL, TpuError, open_sessio
 from gangway.live.permissions.gcp import place_outside
 from gangway.live.permissions.needs import actions_of_up
 from gangway.live.preflight.check import OFFERS_FIX, ROLE_FIX, Check, NoAnswerError, Result, compare_quota, conflicts
+from gangway.live.preflight.gcp_existing import existing_checks
 from gangway.live.preflight.rest import Rest
 from gangway.stacks.base.rule import kind
 from gangway.stacks.config.stack_config import StackConfig
@@ -43,6 +44,7 @@ def get_checks(plan: Plan, rest: Rest | None = None) -> list[Check]:
         *_reservations(stack),
         *_image(stack),
         *_bucket(stack),
+        *existing_checks(config, planned, stack.rest),
         _billing(stack),
         _names(stack),
     ]

@@ -1,11 +1,12 @@
 """Checks of a stack on OpenStack: limits, flavours, images, networks, zone, volume and share types."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gangway.components.core.findings import InputError
 from gangway.live.preflight.check import Check, NoAnswerError, Result, compare_quota
+from gangway.live.preflight.openstack_existing import Get, existing_checks
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan
 from gangway.stacks.program import get_program
@@ -14,8 +15,6 @@ from gangway.stacks.providers.openstack.settings import OpenstackConfig
 
 TIMEOUT_SEC = 12.0
 _UNLIMITED = -1
-Get = Callable[[str, str], Any]
-"""The answer of a service, such as `compute`, to a path."""
 
 
 def get_checks(plan: Plan, get: Get | None = None) -> list[Check]:
@@ -24,7 +23,8 @@ def get_checks(plan: Plan, get: Get | None = None) -> list[Check]:
     planned: OpenstackPlan = get_program("openstack").plan(config)
     own = config.section(OpenstackConfig)
     stack = _Stack(config, planned, own, get or _log_in(own, config.region))
-    return [*_limits(stack), *_flavours(stack), *_images(stack), *_networks(stack), *_types(stack)]
+    own_checks = (_limits(stack), _flavours(stack), _images(stack), _networks(stack), _types(stack))
+    return [*(check for checks in own_checks for check in checks), *existing_checks(config, planned, stack.get)]
 
 
 def _log_in(own: OpenstackConfig, region: str) -> Get:
@@ -100,9 +100,10 @@ def _images(stack: _Stack) -> Iterator[Check]:
 
 def _networks(stack: _Stack) -> Iterator[Check]:
     source = ("network", "/v2.0/networks", "networks")
-    yield _named(
-        stack, "external network", stack.own.external_network_id, source, "gangway:openstack.external_network_id"
-    )
+    if stack.own.external_network_id is not None:
+        yield _named(
+            stack, "external network", stack.own.external_network_id, source, "gangway:openstack.external_network_id"
+        )
     if stack.own.rdma_network_id is not None:
         yield _named(stack, "RDMA network", stack.own.rdma_network_id, source, "gangway:openstack.rdma_network_id")
 

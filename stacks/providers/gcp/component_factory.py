@@ -13,8 +13,11 @@ from gangway.components.core.lookup import pinned
 from gangway.components.core.outputs import after
 from gangway.components.gcp.budget import Budget
 from gangway.components.gcp.capacity import rung_zone
+from gangway.components.gcp.existing import ExistingNetwork
+from gangway.components.gcp.gke import ClusterIdentity
 from gangway.components.gcp.identity import (
     EncryptionKey,
+    ExistingIdentity,
     HeadIdentity,
     NodeIdentity,
     ProjectServices,
@@ -22,7 +25,7 @@ from gangway.components.gcp.identity import (
 )
 from gangway.components.gcp.launch import HeadNode
 from gangway.components.gcp.monitoring import NodeLogs, Observability
-from gangway.components.gcp.network import ServicePerimeter, TrainingNetwork, network_tag, plan_network, read_perimeter
+from gangway.components.gcp.network import ServicePerimeter, TrainingNetwork, plan_network, read_perimeter
 from gangway.components.gcp.node_pool import GpuNodePool, GroupTag
 from gangway.components.gcp.storage import (
     LOGIN_USER,
@@ -40,8 +43,23 @@ from gangway.stacks.base.factory import Factory, Image
 from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host, steps_alarm_minutes
 from gangway.stacks.estimates.run_context import build_image
+from gangway.stacks.providers.gcp.existing_lookups import FoundExisting
+from gangway.stacks.providers.gcp.existing_outputs import (
+    ExistingBucket,
+    ExistingFileSystem,
+    ExistingRegistry,
+    existing_network_args,
+)
 from gangway.stacks.providers.gcp.lookups import Lookups, written_images
-from gangway.stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, reservation_name
+from gangway.stacks.providers.gcp.plan import (
+    FILESTORE_TIER,
+    TPU_TIERS,
+    GcpPlan,
+    head_type,
+    imports,
+    key_services,
+    reservation_name,
+)
 from gangway.stacks.providers.gcp.settings import GcpConfig
 from gangway.stacks.providers.gcp.user_data import (
     REQUEST_OBJECT,
@@ -53,6 +71,10 @@ from gangway.stacks.providers.gcp.user_data import (
 )
 
 Key = pulumi.Output[str] | None
+Network = TrainingNetwork | ExistingNetwork
+Runs = RunBucket | ExistingBucket
+Registry = ImageRegistry | ExistingRegistry
+FileSystem = LustreFileSystem | Filestore | ExistingFileSystem
 LABEL_KEY = "gangway-stack"
 
 
@@ -77,6 +99,7 @@ class ComponentFactory(Factory[GcpPlan]):
     provider: gcp.Provider
     services: ProjectServices
     found: Lookups
+    existing: FoundExisting
 
     @property
     def _own(self) -> GcpConfig:
@@ -100,28 +123,23 @@ class ComponentFactory(Factory[GcpPlan]):
         """The stack's key; None with Google's keys."""
         if self.config.encryption == "provider-key":
             return None
-        storage, stops = self.config.storage, self.config.budget.stop_at_percent is not None
-        queued, inside = self.planned.queues_slices, self.planned.standing
-        users = {
-            "kubernetes": inside,
-            "secretmanager": self.planned.has_secrets,
-            "tpu": queued,
-            "workflows": stops or queued,
-        }
-        services = [*([storage.kind] if storage else []), *(name for name, used in users.items() if used)]
+        if (existing := self._own.existing.kms_key) is not None:
+            return pulumi.Output.from_input(existing)
         args = {
             **self.place,
             "project_number": self.project_number(),
-            "services": services,
+            "services": key_services(self.config, self.planned),
             "agents": {name: agent.after(self.services.project) for name, agent in self.found.agents.items()},
             "grant_wait_sec": self._own.grant_wait_sec,
             "tags": self.planned.tags,
         }
         return self.declare(EncryptionKey, args).key_name
 
-    def network(self) -> TrainingNetwork:
+    def network(self) -> Network:
         """The networks, the way out and the firewall."""
         network, storage = self.config.network, self.config.storage
+        if self._own.existing.network is not None:
+            return self.declare(ExistingNetwork, existing_network_args(self.config, self.planned))
         lustre = storage is not None and storage.kind == "lustre"
         args: dict[str, Any] = {
             **self.place,
@@ -138,8 +156,10 @@ class ComponentFactory(Factory[GcpPlan]):
             args["machine_type"] = self.planned.machine.name
         return self.declare(TrainingNetwork, args)
 
-    def runs(self, key: Key) -> RunBucket:
+    def runs(self, key: Key) -> Runs:
         """The bucket of run records, which outlive the nodes."""
+        if (existing := self._own.existing.run_bucket) is not None:
+            return ExistingBucket(pulumi.Output.from_input(existing))
         keep = self.config.work.keep_runs
         return self.declare(RunBucket, {**self.place, "kms_key_name": key, "keep": keep, "tags": self.planned.tags})
 
@@ -149,7 +169,7 @@ class ComponentFactory(Factory[GcpPlan]):
             return None
         return self.declare(HeadFiles, {**self.place, "kms_key_name": key, "tags": self.planned.tags})
 
-    def logs(self, key: Key, runs: RunBucket) -> NodeLogs:
+    def logs(self, key: Key, runs: Runs) -> NodeLogs:
         """The log that the nodes write."""
         args = {
             **self.place,
@@ -157,11 +177,14 @@ class ComponentFactory(Factory[GcpPlan]):
             "run_bucket_name": runs.bucket_name,
             "retention_days": self.config.observe.log_days,
             "kms_key_name": key,
+            "bucket_id": self._own.existing.log_bucket,
         }
         return self.declare(NodeLogs, args)
 
-    def registry(self, key: Key) -> ImageRegistry:
+    def registry(self, key: Key) -> Registry:
         """The repository of the stack's own images."""
+        if (existing := self._own.existing.repository) is not None:
+            return ExistingRegistry.named(existing)
         return self.declare(ImageRegistry, {**self.place, "kms_key_name": key, "tags": self.planned.tags})
 
     def image(self, key: Key) -> Image:
@@ -179,11 +202,14 @@ class ComponentFactory(Factory[GcpPlan]):
         image = build_image(self.config.stack, flavour, registry.repository_url, login, self.opts)
         return Image(image.image, registry.repository_id)
 
-    def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | Filestore | None:
+    def storage(self, network: Network, key: Key) -> FileSystem | None:
         """The shared file system, if any."""
         storage, name = self.config.storage, self.config.stack
         if storage is None:
             return None
+        if (existing := self._own.existing.file_system) is not None:
+            assert self.existing.mount is not None, "look_up_existing returns it for a file system"
+            return ExistingFileSystem.mounted(existing, self.existing.mount)
         args: dict[str, Any] = {
             "project": self.planned.project,
             "zone": self.planned.zone,
@@ -193,7 +219,8 @@ class ComponentFactory(Factory[GcpPlan]):
             "tags": self.planned.tags,
         }
         if storage.kind == "filestore":
-            private = plan_network(self.config.network.cidr).private_cidr
+            own = self._own.existing.network is None
+            private = plan_network(self.config.network.cidr).private_cidr if own else self.existing.subnetwork_cidr
             args |= {
                 "tier": storage.tier or FILESTORE_TIER,
                 "client_cidr": private,
@@ -204,7 +231,7 @@ class ComponentFactory(Factory[GcpPlan]):
             "stack": name,
             "throughput_mbps_per_tib": storage.throughput_mbps_per_tib,
             # Only a head imports it; otherwise a node copies it with its own permissions.
-            "source": storage.source if self.planned.head else None,
+            "source": storage.source if imports(self.config, self.planned) else None,
         }
         return self.declare(LustreFileSystem, args)
 
@@ -227,7 +254,7 @@ class ComponentFactory(Factory[GcpPlan]):
         return self.declare(GroupTag, {"project_number": self.project_number(), "stack": self.config.stack})
 
     def rights(
-        self, image: Image, runs: RunBucket, members: pulumi.Output[str] | None, signs: pulumi.Output[str] | None
+        self, image: Image, runs: Runs, members: pulumi.Output[str] | None, signs: pulumi.Output[str] | None
     ) -> dict[str, Any]:
         """The permissions of every machine."""
         return {
@@ -239,11 +266,28 @@ class ComponentFactory(Factory[GcpPlan]):
             "signing_key_id": signs,
         }
 
-    def node_identity(self, rights: dict[str, Any], group_tag: GroupTag | None) -> NodeIdentity:
+    def _account(self, kind: str, email: str, rights: dict[str, Any], files: HeadFiles | None) -> ExistingIdentity:
+        """An existing service account. It gets access to what the stack makes, and none to what exists."""
+        existing = self._own.existing
+        built = self.config.ready_image is None and existing.repository is None
+        args = {
+            "project": rights["project"],
+            "email": email,
+            "run_bucket_name": rights["run_bucket_name"] if existing.run_bucket is None else None,
+            "repository_id": rights["repository_id"] if built else None,
+            "files_bucket_name": files.bucket_name if files else None,
+            "member_key_id": rights["member_key_id"],
+            "signing_key_id": rights["signing_key_id"],
+        }
+        return self.declare(ExistingIdentity, args, f"-{kind}")
+
+    def node_identity(self, rights: dict[str, Any], group_tag: GroupTag | None) -> NodeIdentity | ExistingIdentity:
         """The workers' service account."""
+        if (accounts := self._own.existing.service_accounts) is not None:
+            return self._account("node", accounts.nodes, rights, None)
         storage = self.config.storage
         # Managed Lustre imports it itself: no machine reads the bucket.
-        imported = storage is not None and storage.kind == "lustre" and self.planned.head
+        imported = imports(self.config, self.planned)
         args = {
             **rights,
             "data_source": storage.source if storage and not imported else None,
@@ -251,6 +295,16 @@ class ComponentFactory(Factory[GcpPlan]):
             "releases_slices": self.config.work.terminate_when_done and self.planned.tpu is not None,
         }
         return self.declare(NodeIdentity, args)
+
+    def cluster_account(self, registry: Registry) -> pulumi.Output[str]:
+        """The service account of a GKE cluster's nodes."""
+        existing, project = self._own.existing, self.planned.project
+        if (accounts := existing.service_accounts) is None:
+            args = {"project": project, "stack": self.config.stack, "repository_id": registry.repository_id}
+            return self.declare(ClusterIdentity, args).service_account_email
+        made = registry.repository_id if existing.repository is None else None
+        args = {"project": project, "email": accounts.nodes, "repository_id": made}
+        return self.declare(ExistingIdentity, args, "-node").service_account_email
 
     def machine_images(self) -> pulumi.Output[dict[str, str]]:
         """The images of GPU nodes and head: from the stack file, or the newest of the family at the first `up`."""
@@ -261,9 +315,23 @@ class ComponentFactory(Factory[GcpPlan]):
         kept = pinned(f"{self.config.stack}-images", newest, self.config.cluster.image_refresh)
         return kept.apply(lambda known: written | known)
 
+    def _head_identity(
+        self, rights: dict[str, Any], files: HeadFiles | None, group_tag: GroupTag | None
+    ) -> HeadIdentity | ExistingIdentity:
+        accounts = self._own.existing.service_accounts
+        if accounts is not None and accounts.head is not None:
+            return self._account("head", accounts.head, rights, files)
+        args = {
+            **rights,
+            "groups_condition": group_tag.condition if group_tag and len(self.config.cluster.capacity) > 1 else None,
+            "files_bucket_name": files.bucket_name if files else None,
+            "imports": imports(self.config, self.planned),
+        }
+        return self.declare(HeadIdentity, args)
+
     def head(
         self,
-        network: TrainingNetwork,
+        network: Network,
         rights: dict[str, Any],
         files: HeadFiles | None,
         key: Key,
@@ -272,15 +340,8 @@ class ComponentFactory(Factory[GcpPlan]):
         group_tag: GroupTag | None,
     ) -> HeadNode:
         """The head node and its identity."""
-        storage = self.config.storage
-        lustre = storage is not None and storage.kind == "lustre"
-        rights = {
-            **rights,
-            "groups_condition": group_tag.condition if group_tag and len(self.config.cluster.capacity) > 1 else None,
-            "files_bucket_name": files.bucket_name if files else None,
-            "imports": storage is not None and lustre and storage.source is not None,
-        }
-        identity = self.declare(HeadIdentity, rights)
+        lustre = self.config.storage is not None and self.config.storage.kind == "lustre"
+        identity = self._head_identity(rights, files, group_tag)
         args = {
             **self.place,
             "zone": self.planned.zone,
@@ -301,7 +362,7 @@ class ComponentFactory(Factory[GcpPlan]):
 
     def gpu_nodes(
         self,
-        network: TrainingNetwork,
+        network: Network,
         email: pulumi.Output[str],
         key: Key,
         names: pulumi.Output[Names],
@@ -344,10 +405,10 @@ class ComponentFactory(Factory[GcpPlan]):
 
     def tpu_nodes(
         self,
-        network: TrainingNetwork,
+        network: Network,
         email: pulumi.Output[str],
         key: Key,
-        runs: RunBucket,
+        runs: Runs,
         names: pulumi.Output[Names],
         files: HeadFiles,
         log_name: pulumi.Output[str],
@@ -381,7 +442,7 @@ class ComponentFactory(Factory[GcpPlan]):
 
     def _request_args(
         self,
-        network: TrainingNetwork,
+        network: Network,
         email: pulumi.Output[str],
         key: Key,
         startup_script: pulumi.Output[str],
@@ -406,7 +467,7 @@ class ComponentFactory(Factory[GcpPlan]):
             "num_slices": cluster.nodes.max,
             "service_account": email,
             "subnetwork": network.private_subnet_ids[0],
-            "network_tags": [network_tag(config.stack, "fabric")],
+            "network_tags": [network.fabric_security_group_id],
             "startup_script": startup_script,
             "labels": planned.tags,
             **{name: value for name, value in optional.items() if value is not None},

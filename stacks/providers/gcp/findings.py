@@ -9,8 +9,10 @@ from gangway.components.catalog.schema import GpuDirectFabric, RoceFabric
 from gangway.components.core.capacity import AnyRung, Reservation, Spot
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, Severity
+from gangway.components.core.limits import QuotaFinding
 from gangway.components.estimate.cost import CostEstimate
 from gangway.components.gcp.capacity import (
+    NETWORKS_QUOTA,
     LadderContext,
     QuotaContext,
     capacity_findings,
@@ -40,6 +42,8 @@ from gangway.stacks.estimates.provider_findings import (
     ways_out,
     zone,
 )
+from gangway.stacks.providers.gcp.existing import get_existing
+from gangway.stacks.providers.gcp.existing_findings import existing_findings
 from gangway.stacks.providers.gcp.kubernetes_findings import cluster_findings
 from gangway.stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, imports, zone_is_assumed
 from gangway.stacks.providers.gcp.settings import GcpConfig, PerimeterConfig
@@ -256,7 +260,12 @@ def _hosts_without_packages(config: StackConfig) -> Finding:
 def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
     if planned.standing:
-        return (*cluster_findings(config, planned, cost), *_quotas(config, planned), *_money(config, planned))
+        return (
+            *cluster_findings(config, planned, cost),
+            *existing_findings(config, planned),
+            *_quotas(config, planned),
+            *_money(config, planned),
+        )
     nodes = _slice_findings(config, planned) if planned.tpu else _machines(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=planned.tpu is not None),
@@ -265,6 +274,7 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
         *zone(planned.zone, planned.zone_reason),
         *spot_notice(config, NOTICE_SEC),
         *_storage(config, planned),
+        *existing_findings(config, planned),
         *_egress(config, planned),
         *member_key_refreshed(config, has_key=planned.has_member_key),
         *perimeter_findings(config, planned),
@@ -297,13 +307,16 @@ def _rights(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 def _quotas(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     cluster, storage = config.cluster, config.storage
     context = QuotaContext(planned.project, config.region, planned.zone, cluster.nodes.max)
+    existing = get_existing(config)
     if planned.tpu is None:
-        yield from machine_quotas(planned.gpu_machine, cluster.capacity, context)
+        found = machine_quotas(planned.gpu_machine, cluster.capacity, context)
     elif planned.standing:
-        yield from pool_quotas(planned.tpu, cluster.capacity, context)
+        found = pool_quotas(planned.tpu, cluster.capacity, context)
     else:
-        yield from slice_quotas(planned.tpu, cluster.capacity[0], context)
-    if storage is not None:
+        found = slice_quotas(planned.tpu, cluster.capacity[0], context)
+    made = existing.network is None
+    yield from (one for one in found if made or not isinstance(one, QuotaFinding) or one.need.name != NETWORKS_QUOTA)
+    if storage is not None and existing.file_system is None:
         yield storage_quota(storage.kind, storage.capacity_gib, context)
 
 
@@ -386,6 +399,7 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         return
     if storage.kind == "lustre":
         yield from _lustre_kernel(config, planned)
+    if storage.kind == "lustre" and get_existing(config).file_system is None:
         yield from service_findings(
             "Managed Lustre",
             load_lustre_zones(),
@@ -395,13 +409,14 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             f"`gcloud lustre locations list --project {planned.project}` lists its zones; or set kind: filestore",
             datetime.now(UTC).date(),
         )
+    if storage.kind == "lustre" and get_existing(config).network is None:
         yield Finding.info(
             "network.private-services",
             "gangway:storage",
             "Lustre uses private service access: `up` connects the network to Google's services, and `destroy` may "
             "have to wait until the file system has left it",
         )
-    if storage.source is not None and not (storage.kind == "lustre" and planned.head):
+    if storage.source is not None and not imports(config, planned):
         yield Finding.info(
             "storage.copied-by-node",
             "gangway:storage.source",

@@ -6,17 +6,16 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from gangway.components.gcp.gke import ClusterIdentity, GkeCluster
+from gangway.components.gcp.gke import GkeCluster
 from gangway.components.gcp.gke_pools import GkeNodePools, fabric_manifests, has_rdma, node_limits, team_fabric
-from gangway.components.gcp.network import TrainingNetwork
-from gangway.components.gcp.storage import Filestore, ImageRegistry
 from gangway.components.kubernetes.charts import job_set, kueue, queue_manifests
 from gangway.components.kubernetes.namespaces import RunVolume, namespace_manifests
 from gangway.components.kubernetes.resources import ClusterCharts, ClusterManifests
 from gangway.stacks.base.cluster_queues import get_engine, get_version
 from gangway.stacks.base.shared import least_bus_gbps
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes
+from gangway.stacks.providers.gcp.component_factory import ComponentFactory, FileSystem, Key, Network, Nodes, Registry
+from gangway.stacks.providers.gcp.existing import get_existing
 from gangway.stacks.providers.gcp.plan import GcpPlan, cluster_spec, get_hosts, node_labels, taint
 
 FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
@@ -31,7 +30,6 @@ def build_cluster(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
     runs = stack.runs(key)
     registry = stack.registry(key)
     storage = stack.storage(network, key)
-    assert storage is None or isinstance(storage, Filestore), "check_cluster allows no other"
     shared_args = _shared_args(stack, network, registry, key)
     cluster = _cluster(stack, network, shared_args, filestore=storage is not None)
     pools = _pools(stack, network, shared_args, cluster)
@@ -55,28 +53,20 @@ def build_cluster(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
     }
 
 
-def _shared_args(
-    stack: ComponentFactory, network: TrainingNetwork, registry: ImageRegistry, key: Key
-) -> dict[str, Any]:
-    config, planned = stack.config, stack.planned
-    args = {
-        "project": planned.project,
-        "stack": config.stack,
-        "repository_id": registry.repository_id,
-    }
-    identity = stack.declare(ClusterIdentity, args)
+def _shared_args(stack: ComponentFactory, network: Network, registry: Registry, key: Key) -> dict[str, Any]:
+    email = stack.cluster_account(registry)
     return {
         **stack.place,
-        "zone": planned.zone,
+        "zone": stack.planned.zone,
         "security_group_ids": [network.fabric_security_group_id],
-        "service_account_email": identity.service_account_email,
+        "service_account_email": email,
         "kms_key_name": key,
-        "tags": planned.tags,
+        "tags": stack.planned.tags,
     }
 
 
 def _cluster(
-    stack: ComponentFactory, network: TrainingNetwork, shared_args: Mapping[str, Any], *, filestore: bool
+    stack: ComponentFactory, network: Network, shared_args: Mapping[str, Any], *, filestore: bool
 ) -> GkeCluster:
     config, planned = stack.config, stack.planned
     gpus, cluster = planned.tpu is None, config.cluster
@@ -89,13 +79,15 @@ def _cluster(
         "multi_networking": gpus and planned.gpu_machine.gpu_fabric is not None,
         "gpus": gpus,
         "filestore": filestore,
+        "pods_range": get_existing(config).pods_range,
+        "services_range": get_existing(config).services_range,
         "api_cidrs": list(get_engine(config).api_cidrs),
     }
     return stack.declare(GkeCluster, args)
 
 
 def _pools(
-    stack: ComponentFactory, network: TrainingNetwork, shared_args: Mapping[str, Any], cluster: GkeCluster
+    stack: ComponentFactory, network: Network, shared_args: Mapping[str, Any], cluster: GkeCluster
 ) -> GkeNodePools:
     args = {
         **shared_args,
@@ -124,7 +116,7 @@ def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
 
 
 def _queues(
-    stack: ComponentFactory, network: TrainingNetwork, cluster: GkeCluster, storage: Filestore | None
+    stack: ComponentFactory, network: Network, cluster: GkeCluster, storage: FileSystem | None
 ) -> pulumi.Output[list[str]]:
     config, planned = stack.config, stack.planned
     spec, name = cluster_spec(config, planned.machine, planned.tpu), config.stack

@@ -14,6 +14,7 @@ from gangway.components.gcp.identity import account_id
 from gangway.components.gcp.launch import GPU_IMAGE, HEAD_IMAGE
 from gangway.stacks.base.ownership import Owner
 from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.gcp.existing import get_existing
 from gangway.stacks.providers.gcp.plan import GcpPlan
 
 FAMILY = "/images/family/"
@@ -44,7 +45,7 @@ def look_up_all(config: StackConfig, planned: GcpPlan, provider: gcp.Provider) -
     opts, project = pulumi.InvokeOptions(provider=provider), planned.project
     ask = _Requests(opts, project)
     images = {} if planned.standing else written_images(config, planned)
-    keyed = config.encryption == "customer-key"
+    keyed = config.encryption == "customer-key" and get_existing(config).kms_key is None
     built = config.ready_image is None and not planned.standing
     return Lookups(
         _postpone(ask.project_number),
@@ -96,9 +97,14 @@ class _Requests:
         return look_up(lookup, gcp.organizations.get_client_config, opts=self.opts).access_token
 
 
-def find_owner(stack: str, project: str, provider: gcp.Provider) -> Owner | None:
-    """The stack whose nodes use the service account of this identity. LookupFailedError: the lookup failed."""
+def find_owner(stack: str, project: str, provider: gcp.Provider, *, has_account: bool = True) -> Owner | None:
+    """The stack whose nodes use the service account of this identity, or without such an account (`has_account`)
+    the one that has secrets. LookupFailedError: the lookup failed.
+    """
     opts = pulumi.InvokeOptions(provider=provider)
+    if not has_account:
+        secrets = _secret_labels(stack, project, opts)
+        return next((Owner(f"a secret with the label gangway-stack={stack}", labels) for labels in secrets), None)
     email = f"{account_id(stack, 'node')}@{project}.iam.gserviceaccount.com"
     lookup = _lookup("the service accounts", project, "iam.serviceAccounts.list")
     found = look_up(lookup, gcp.serviceaccount.get_s, project=project, opts=opts).accounts
@@ -109,14 +115,18 @@ def find_owner(stack: str, project: str, provider: gcp.Provider) -> Owner | None
 
 def _labels(stack: str, project: str, opts: pulumi.InvokeOptions) -> Mapping[str, str]:
     """The labels of one of the stack's secrets, as accounts have no labels. Empty if no secret is visible."""
+    try:
+        return next(iter(_secret_labels(stack, project, opts)), {})
+    except LookupFailedError:  # the stack is known without labels
+        return {}
+
+
+def _secret_labels(stack: str, project: str, opts: pulumi.InvokeOptions) -> list[Mapping[str, str]]:
+    """The labels of each of the stack's secrets. LookupFailedError: the lookup failed."""
     lookup = _lookup("the secrets", project, "secretmanager.secrets.list")
     labels = f"labels.gangway-stack={stack}"
     function = gcp.secretmanager.get_secrets
-    try:
-        secrets = look_up(lookup, function, project=project, filter=labels, opts=opts).secrets
-    except LookupFailedError:  # the stack is known without labels
-        return {}
-    return next((dict(secret.labels) for secret in secrets), {})
+    return [dict(one.labels) for one in look_up(lookup, function, project=project, filter=labels, opts=opts).secrets]
 
 
 def _lookup(subject: str, project: str, permission: str) -> Lookup:

@@ -26,6 +26,7 @@ from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_vers
 from gangway.stacks.base.shared import check_head, named_zone, nodes_meet, tag_policy
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import training_job
+from gangway.stacks.providers.gcp.existing import MULTI_REGIONS, check_fabric, check_kubernetes
 from gangway.stacks.providers.gcp.settings import GcpConfig
 
 TPU_TIERS = {"reservation": "guaranteed", "spot": "spot", "on-demand": "on-demand"}
@@ -36,7 +37,6 @@ _FULL_RESERVATION = re.compile(r"projects/([^/]+)/locations/([^/]+)/reservations
 _SHARED_RESERVATION = re.compile(r"projects/([^/]+)/reservations/([^/]+)")
 FILESTORE_TIER = "basic-ssd"
 _IMAGE = re.compile(rf"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)/{REPOSITORY}(?::{TAG})?@{DIGEST}")
-_MULTI_REGIONS = ("us", "europe", "asia")
 MOUNT = "/shared"
 
 
@@ -203,7 +203,9 @@ def plan(config: StackConfig) -> GcpPlan:
     _check_zones(config, _get_zones(region))
     zone, reason = _zone(config, region, machine)
     further = 0 if tpu is not None else len(plan_interfaces(cast("GcpMachineType", machine))) - 1
-    plan_network(config.network.cidr, further)
+    check_fabric(config, cast("GcpMachineType", machine) if tpu is None else None)
+    if section.existing.network is None:
+        plan_network(config.network.cidr, further)
     _check_storage(config)
     if standing:
         check_cluster(config, machine, tpu, zone)
@@ -297,16 +299,33 @@ def _check_storage(config: StackConfig) -> None:
     if storage is None:
         return
     if storage.kind == "filestore":
-        own_key = config.encryption == "customer-key"
+        made = config.section(GcpConfig).existing.file_system is None
+        own_key = made and config.encryption == "customer-key"
         plan_filestore(storage.capacity_gib, storage.tier or FILESTORE_TIER, customer_key=own_key)
         return
     plan_lustre(**shared.lustre_args(config), stack=config.stack, export_runs=storage.export_runs)
 
 
 def imports(config: StackConfig, planned: GcpPlan) -> bool:
-    """Whether Managed Lustre imports the data, which is faster than a copy by a machine; the head requests it."""
-    storage = config.storage
-    return storage is not None and storage.kind == "lustre" and storage.source is not None and planned.head
+    """Whether Managed Lustre imports the data, which is faster than a copy by a machine; the head requests it. Not into
+    an existing file system, whose service agent cannot read the bucket.
+    """
+    storage, existing = config.storage, config.section(GcpConfig).existing.file_system
+    lustre = storage is not None and storage.kind == "lustre" and storage.source is not None
+    return lustre and planned.head and existing is None
+
+
+def key_services(config: StackConfig, planned: GcpPlan) -> list[str]:
+    """The services that encrypt with the stack's key, besides those of every stack."""
+    storage, queued = config.storage, planned.queues_slices
+    users = {
+        "kubernetes": planned.standing,
+        "secretmanager": planned.has_secrets,
+        "tpu": queued,
+        "workflows": config.budget.stop_at_percent is not None or queued,
+    }
+    makes_storage = storage is not None and config.section(GcpConfig).existing.file_system is None
+    return [*([storage.kind] if storage and makes_storage else []), *(name for name, used in users.items() if used)]
 
 
 def head_type(config: StackConfig) -> str:
@@ -319,7 +338,7 @@ def _repository_id(config: StackConfig) -> str | None:
     if image is None:
         return None
     match = _IMAGE.fullmatch(image)
-    if match is None or match[1] not in (config.region, *_MULTI_REGIONS):
+    if match is None or match[1] not in (config.region, *MULTI_REGIONS):
         allowed = f"{config.region}-docker.pkg.dev/<project>/<repository>/<image>@sha256:<digest>"
         raise shared.refused_image(config, allowed, f"Artifact Registry in {config.region}")
     return f"projects/{match[2]}/locations/{match[1]}/repositories/{match[3]}"
@@ -457,6 +476,7 @@ def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | No
             )
     _check_cluster_storage(config)
     _check_slices(config, tpu)
+    check_kubernetes(config)
     if config.section(GcpConfig).service_perimeter is not None:
         raise InputError(
             "gangway:gcp.service_perimeter",

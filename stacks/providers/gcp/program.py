@@ -16,6 +16,8 @@ from gangway.stacks.base.kept import keep_job
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.component_factory import ComponentFactory
+from gangway.stacks.providers.gcp.existing import get_existing
+from gangway.stacks.providers.gcp.existing_lookups import look_up_existing
 from gangway.stacks.providers.gcp.findings import findings
 from gangway.stacks.providers.gcp.lookups import find_owner, look_up_all
 from gangway.stacks.providers.gcp.plan import GcpPlan, job_spec, plan
@@ -33,13 +35,15 @@ def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostCompon
 def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     provider = _provider(config, planned)
-    check_unclaimed(config, lambda: find_owner(config.stack, planned.project, provider))
+    has_account = get_existing(config).service_accounts is None
+    check_unclaimed(config, lambda: find_owner(config.stack, planned.project, provider, has_account=has_account))
+    existing = look_up_existing(config, planned, provider)
     found = look_up_all(config, planned, provider)
     record_choice(config.stack, config.encryption)
     providers = {"gcp": provider}
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))
     wait = pulumi.ResourceOptions(providers=providers, transformations=[_wait_for_services(services)])
-    stack = ComponentFactory(config, planned, wait, provider, services, found)
+    stack = ComponentFactory(config, planned, wait, provider, services, found, existing)
     if planned.standing:
         # Imported here, so that other stacks do not load Kubernetes' SDK.
         from gangway.stacks.providers.gcp.kubernetes import build_cluster
@@ -120,12 +124,14 @@ def _provider(config: StackConfig, planned: GcpPlan) -> gcp.Provider:
 
 
 def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOptions) -> ProjectServices:
+    existing = get_existing(config)
+    made = "" if config.storage is None or existing.file_system is not None else config.storage.kind
     parts = {
-        "lustre": config.storage is not None and config.storage.kind == "lustre",
-        "filestore": config.storage is not None and config.storage.kind == "filestore",
+        "lustre": made == "lustre",
+        "filestore": made == "filestore",
         "tpu": planned.queues_slices,
         "kubernetes": planned.standing,
-        "encryption": config.encryption == "customer-key",
+        "encryption": config.encryption == "customer-key" and existing.kms_key is None,
         "keys": planned.has_secrets,
         "reconcile": planned.queues_slices,
         "perimeter": config.section(GcpConfig).service_perimeter is not None,

@@ -12,6 +12,7 @@ from gangway.components.gcp.retention import RETENTION
 from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.base.rule import is_unknown, kind
 from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.gcp.existing import mistakes, provided
 from gangway.stacks.providers.gcp.settings import SETTINGS, GcpConfig
 
 if TYPE_CHECKING:
@@ -60,9 +61,10 @@ def _program() -> "Program[GcpPlan]":
 def _dynamic(config: StackConfig, planned: "GcpPlan") -> str:
     if planned.tpu is not None:
         return "TPUs need"
-    relies = config.encryption == "customer-key" or config.budget.stop_at_percent is not None
-    section = config.find_section(GcpConfig)
-    waits = section is not None and section.grant_wait_sec > 0
+    section = config.section(GcpConfig)
+    makes_key = config.encryption == "customer-key" and section.existing.kms_key is None
+    relies = makes_key or config.budget.stop_at_percent is not None
+    waits = section.grant_wait_sec > 0
     return "gangway:gcp.grant_wait_sec: the wait needs" if relies and waits else ""
 
 
@@ -109,6 +111,8 @@ PROVIDER = Provider(
     has_tpus=True,
     packages=("google",),
     settings=SETTINGS,
+    mistakes=mistakes,
+    existing=provided,
     catalog=bundled_folder("gcp"),
     bucket_service=lambda _resources: "gcs-standard",
     spot_taken=partial(taken_per_month, "gcp"),

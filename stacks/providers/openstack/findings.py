@@ -14,6 +14,7 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates import provider_findings
 from gangway.stacks.estimates.common_findings import common_findings
 from gangway.stacks.estimates.provider_findings import CLUSTER
+from gangway.stacks.providers.openstack.existing_findings import existing_findings
 from gangway.stacks.providers.openstack.plan import OpenstackPlan, fabric_min_gbps, get_section
 
 _PLACE = "gangway:openstack"
@@ -30,6 +31,7 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
         *_image(config),
         *_egress(config, planned),
         *_storage(config),
+        *existing_findings(config, planned),
         *_encryption(config),
         *_identity(config),
         *_secrets(config),
@@ -136,7 +138,7 @@ def _egress(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
 
 def _storage(config: StackConfig) -> Iterable[Finding]:
     own, storage = get_section(config), config.storage
-    if storage is None:
+    if storage is None or own.existing.share_name is not None:
         return
     if own.share_protocol == "NFS" and not own.share_network:
         yield Finding.info(
@@ -168,6 +170,8 @@ def _encryption(config: StackConfig) -> Iterable[Finding]:
 
 def _identity(config: StackConfig) -> Iterable[Finding]:
     own = get_section(config)
+    if own.existing.application_credential is not None:
+        return
     if own.access_rules:
         yield Finding.info(
             "identity.access-rules",

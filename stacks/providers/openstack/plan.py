@@ -10,7 +10,7 @@ from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec, Rendezvous
 from gangway.components.openstack.capacity import check_flavour, check_ladder
 from gangway.components.openstack.launch import plan_boot_source
-from gangway.components.openstack.network import NetworkPlan, check_services, plan_network
+from gangway.components.openstack.network import NetworkPlan, check_services, plan_addresses, plan_network
 from gangway.components.openstack.storage import check_share
 from gangway.stacks.base import shared
 from gangway.stacks.base.shared import (
@@ -61,7 +61,11 @@ def plan(config: StackConfig) -> OpenstackPlan:
     check_ladder(cluster.capacity)
     check_flavour(cluster.capacity, cluster.machine_type or "")
     machine, region = get_machine(config), get_region(config)
-    network = plan_network(config.network.cidr)
+    machine_cidr = own.existing.machine_cidr
+    if machine_cidr is None:
+        network = plan_network(config.network.cidr)
+    else:
+        network = plan_addresses(machine_cidr, cluster.nodes.max, f"{_PLACE}.existing.machine_cidr")
     check_services(config.network.egress, list(own.service_cidrs))
     _check_nameservers(own)
     for mistake in (*_missing_settings(config), *_unused_settings(config)):

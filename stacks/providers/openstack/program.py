@@ -16,6 +16,8 @@ from gangway.stacks.base.ownership import Owner, check_unclaimed
 from gangway.stacks.base.shared import get_machine, get_price
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.openstack.component_factory import ComponentFactory
+from gangway.stacks.providers.openstack.existing import get_existing
+from gangway.stacks.providers.openstack.existing_lookups import look_up_existing
 from gangway.stacks.providers.openstack.findings import findings
 from gangway.stacks.providers.openstack.plan import OpenstackPlan, get_section, job_spec, plan
 from gangway.stacks.providers.openstack.user_data import Names, check_user_data
@@ -33,7 +35,9 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     check_user_data(config, planned)
     provider = openstack.Provider(config.stack, cloud=get_section(config).cloud, region=config.region)
     check_unclaimed(config, lambda: find_owner(config, provider))
-    stack = ComponentFactory(config, planned, pulumi.ResourceOptions(providers={"openstack": provider}))
+    mount_source = look_up_existing(config, provider)
+    options = pulumi.ResourceOptions(providers={"openstack": provider})
+    stack = ComponentFactory(config, planned, options, mount_source)
     runs = stack.runs()
     network = stack.network()
     storage = stack.storage(network)
@@ -64,12 +68,15 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
 
 
 def find_owner(config: StackConfig, provider: openstack.Provider) -> Owner | None:
-    """The stack whose subnet has the tag. LookupFailedError: the lookup failed."""
+    """The stack whose subnet has the tag, or in an existing network a port. LookupFailedError: the lookup failed."""
     cloud = get_section(config).cloud
     fix = f"`openstack{f' --os-cloud {cloud}' if cloud else ''} subnet list` must answer"
     where = f"cloud {cloud}" if cloud else "the cloud of OS_AUTH_URL"
     lookup = Lookup(f"the subnets of {config.stack}", where, "gangway:identity", fix)
     opts, words = pulumi.InvokeOptions(provider=provider), tag_words({"gangway:stack": config.stack})
+    if get_existing(config).network_id is not None:
+        ports = look_up(lookup, openstack.networking.get_port_ids, tags=words, opts=opts).ids
+        return Owner(f"port {ports[0]}", {}) if ports else None
     ids = look_up(lookup, openstack.networking.get_subnet_ids_v2, tags=words, opts=opts).ids
     if not ids:
         return None

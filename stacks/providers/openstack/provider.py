@@ -9,6 +9,7 @@ from gangway.components.openstack.retention import RETENTION
 from gangway.stacks.base.provider import EXAMPLE_IMAGE, EXAMPLE_SITE, NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.config.provider_settings import plaintext_mistakes
 from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.openstack.existing import mistakes, provided
 from gangway.stacks.providers.openstack.settings import SETTINGS, OpenstackConfig
 
 if TYPE_CHECKING:
@@ -40,7 +41,12 @@ def _program() -> "Program[OpenstackPlan]":
     return program
 
 
-def _check_url_key(config: StackConfig) -> Iterator[InputError]:
+def _mistakes(config: StackConfig) -> Iterator[InputError]:
+    yield from _url_key_mistakes(config)
+    yield from mistakes(config)
+
+
+def _url_key_mistakes(config: StackConfig) -> Iterator[InputError]:
     section = config.find_section(OpenstackConfig)
     key = section.temp_url_key if section else None
     return plaintext_mistakes("openstack", "temp_url_key", key, "the key of an account", "the stack's own key")
@@ -77,7 +83,8 @@ PROVIDER = Provider(
     instead_of_policies="Keystone's roles of the project limit the caller (on most clouds `member`), "
     "or access rules of an application credential",
     settings=SETTINGS,
-    mistakes=_check_url_key,
+    mistakes=_mistakes,
+    existing=provided,
     retention=RETENTION,
     tags=TagRules(
         package="openstack",

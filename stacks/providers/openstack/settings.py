@@ -14,6 +14,54 @@ _NO_LOGS = "there is no log service: logs stay in the machines' journals"
 _CONTAINER_FOLDER = r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
 
 
+class SecurityGroupsConfig(Section):
+    """Existing security groups.
+
+    Attributes:
+        fabric: of the nodes.
+        head: of the head node; the nodes' if omitted.
+    """
+
+    fabric: str = Field(pattern=_UUID, examples=_UUID_EXAMPLES[:1])
+    head: str | None = Field(default=None, pattern=_UUID, examples=_UUID_EXAMPLES[1:])
+
+
+class CredentialConfig(Section):
+    """An existing application credential, with which machines upload their runs.
+
+    Attributes:
+        id: its id.
+        secret: its secret, a secret of the stack.
+    """
+
+    id: str = Field(pattern=r"^[0-9a-f]{32}$", examples=["0123456789abcdef0123456789abcdef"])
+    secret: Encrypted = None
+
+
+class ExistingConfig(Section):
+    """Existing resources that the stack uses, but neither creates, tags nor deletes.
+
+    Attributes:
+        network_id: network, with or without a router; needs `subnet_id` and `machine_cidr`.
+        subnet_id: subnet of the machines.
+        machine_cidr: free addresses of the subnet for the head and the nodes, in this order.
+        security_groups: security groups of the machines; the stack makes them if omitted.
+        share_name: NFS share, whose access rules let the machines in; `gangway:storage` describes its size.
+        application_credential: credential of the machines.
+        run_container: container for run records and checkpoints.
+    """
+
+    network_id: str | None = Field(default=None, pattern=_UUID, examples=_UUID_EXAMPLES[:1])
+    subnet_id: str | None = Field(default=None, pattern=_UUID, examples=_UUID_EXAMPLES[1:])
+    machine_cidr: str | None = Field(
+        default=None, pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$", examples=["10.20.8.0/26"]
+    )
+    security_groups: SecurityGroupsConfig | None = None
+    share_name: str | None = Field(default=None, min_length=1, max_length=255, examples=["gan-share"])
+    application_credential: CredentialConfig | None = None
+    run_container: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,255}$", examples=["gan-runs"])
+
+
 class OpenstackConfig(Section):
     """Settings of a stack on OpenStack. Credentials come from clouds.yaml or `OS_*` variables.
 
@@ -22,7 +70,7 @@ class OpenstackConfig(Section):
         cloud: cloud in clouds.yaml; `OS_*` variables if omitted.
         image: id or name of the nodes' image, with NVIDIA's driver and container toolkit.
         head_image: image of the head node; the nodes' if omitted.
-        external_network_id: network to which the stack's router connects.
+        external_network_id: network to which the stack's router connects; required without `existing.network_id`.
         service_cidrs: addresses of the cloud's services: all that machines reach with network.egress: endpoints.
         dns_nameservers: DNS servers of the machines; the network's if omitted.
         placement: policy of the nodes' server group: one host for all (affinity) or one each (anti-affinity); soft is
@@ -41,6 +89,7 @@ class OpenstackConfig(Section):
         access_rules: whether the machines' credential opens only the run container.
         temp_url_key: Temp-URL-Key of the account, a secret, for object stores behind Ceph's gateway; if omitted, the
             stack makes a key for its container.
+        existing: existing resources to use.
     """
 
     auth_url: str = Field(
@@ -49,7 +98,7 @@ class OpenstackConfig(Section):
     cloud: str | None = Field(default=None, min_length=1, examples=["lab"])
     image: str = Field(min_length=1, max_length=255, examples=["ubuntu-24.04-nvidia-580"])
     head_image: str | None = Field(default=None, min_length=1, max_length=255, examples=["ubuntu-24.04"])
-    external_network_id: str = Field(pattern=_UUID, examples=_UUID_EXAMPLES[:1])
+    external_network_id: str | None = Field(default=None, pattern=_UUID, examples=_UUID_EXAMPLES[:1])
     service_cidrs: tuple[str, ...] = Field(default=(), max_length=20, examples=[["192.0.2.0/24"]])
     dns_nameservers: tuple[str, ...] = Field(default=(), max_length=5, examples=[["192.0.2.53"]])
     placement: Literal["soft-affinity", "affinity", "anti-affinity", "soft-anti-affinity"] = "soft-affinity"
@@ -64,6 +113,7 @@ class OpenstackConfig(Section):
     object_role: str = Field(default="member", pattern=r"^[A-Za-z0-9_.-]{1,255}$", examples=["swiftoperator"])
     access_rules: StrictBool = True
     temp_url_key: Encrypted = None
+    existing: ExistingConfig = ExistingConfig()
 
 
 SETTINGS = ProviderSettings(

@@ -21,6 +21,7 @@ every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda co
 # Accounts, roles, tags, logs, perimeters and APIs: Google gives them no labels.
 UNLABELLED = {
     "ClusterIdentity",
+    "ExistingIdentity",
     "GroupTag",
     "HeadIdentity",
     "NodeIdentity",
@@ -60,6 +61,9 @@ def example(labels: dict[str, str]) -> Example:
         "capacity_gib": 18000,
         "throughput_mbps_per_tib": 500,
         "network": "projects/lab/global/networks/demo",
+        "subnetwork": "projects/lab/regions/us-east5/subnetworks/demo",
+        "services_cidr": "10.60.0.0/20",
+        "email": "nodes@lab.iam.gserviceaccount.com",
         "client_cidr": "10.0.0.0/8",
         "client_tags": ["demo-fabric"],
         "source": "gs://data/celeba",
@@ -127,7 +131,7 @@ def example(labels: dict[str, str]) -> Example:
         "filestore": True,
         "api_cidrs": ["203.0.113.0/24"],
         "cluster": "projects/lab/locations/us-east5/clusters/demo",
-        "fabric_network_ids": [f"net-{number}" for number in range(1, 9)],
+        "fabric_network_ids": [f"projects/lab/global/networks/net-{number}" for number in range(1, 9)],
         "driver_version": "LATEST",
         "node_labels": [{"a": "1"}, {"a": "2"}],
         "node_taints": [{"key": "gangway.dev/job", "value": "true", "effect": "NO_SCHEDULE"}],

@@ -315,7 +315,7 @@ def rules(declare: Make) -> dict[str, Any]:
 
     def program() -> None:
         main = compute.Network("main")
-        declare_rules("demo", "lab", plan_flows(HEAD), {MAIN: main}, pulumi.ResourceOptions())
+        declare_rules("demo", "lab", plan_flows(HEAD), {MAIN: main.id}, pulumi.ResourceOptions())
         declare_denial("demo", "lab", main, pulumi.ResourceOptions())
 
     return {rule.name: rule.inputs for rule in declare(program).of("Firewall")}

@@ -21,6 +21,7 @@ def everything(tags: dict[str, str]) -> dict[str, Any]:
     return {
         "tags": tags,
         "cidr": "10.42.0.0/20",
+        "addresses": None,
         "egress": Egress.ENDPOINTS,
         "external_network_id": UUIDS[0],
         "service_cidrs": ["192.0.2.0/24"],

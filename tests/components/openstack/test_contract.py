@@ -9,7 +9,7 @@ import pytest
 from gangway.components.core.tags import header_tags, tag_words
 from gangway.components.openstack.launch import HeadNode
 from gangway.components.openstack.machine_secrets import MachineSecrets, NodeIdentity
-from gangway.components.openstack.network import TrainingNetwork
+from gangway.components.openstack.network import ExistingNetwork, TrainingNetwork
 from gangway.components.openstack.node_pool import NodePool
 from gangway.components.openstack.storage import ManilaShare, RunBucket
 from tests.components.contract import check_declared, check_signature, keys_of
@@ -17,6 +17,7 @@ from tests.components.fixture_types import Make
 from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS: list[type[pulumi.ComponentResource]] = [
+    ExistingNetwork,
     HeadNode,
     MachineSecrets,
     ManilaShare,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from .gcp_facts import HELD_BY_USERS, ID_INPUTS, NUMBERED, OWN_IDS, REPLACING_INPUTS, SETTINGS, WHOLE_NAMES
+from .gcp_facts import EXISTING, HELD_BY_USERS, ID_INPUTS, NUMBERED, OWN_IDS, REPLACING_INPUTS, SETTINGS, WHOLE_NAMES
 from .service import Look, RefusedError, Service
 from .shapes import Fault
 
@@ -130,6 +130,8 @@ class Gcp(Service):
         if function == "gcp:organizations/getProject:getProject":
             project = args.get("projectId", self._project)
             return {"id": f"projects/{project}", "projectId": project, "number": PROJECT_NUMBER, "name": project}
+        if function in EXISTING:
+            return self._existing(function, args)
         if function == "gcp:storage/getProjectServiceAccount:getProjectServiceAccount":
             email = f"service-{PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
             return {"id": email, "emailAddress": email, "member": f"serviceAccount:{email}", **args}
@@ -137,6 +139,15 @@ class Gcp(Service):
             account = f"cmek-p{PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"
             return {"id": f"projects/{self._project}/cmekSettings", "serviceAccountId": account, **args}
         raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
+
+    def _existing(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """What a test put into the cloud under its full name."""
+        type_token, form = EXISTING[function]
+        name = form.format(**args)
+        found = next((one for one in self.resources_of_type(type_token) if one["id"] == name), None)
+        if found is None:
+            raise RefusedError(f"googleapi: Error 404: The resource '{name}' was not found, notFound")
+        return {"id": name, **found["outputs"], **args}
 
     @staticmethod
     def _link(id_: str) -> str:

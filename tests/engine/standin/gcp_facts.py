@@ -91,3 +91,27 @@ SETTINGS = frozenset(
         "gcp:storage/bucketIAMMember:BucketIAMMember",
     }
 )
+
+# Functions about resources that somebody else made: their type, and their full name by the function's arguments.
+EXISTING: Mapping[str, tuple[str, str]] = {
+    "gcp:artifactregistry/getRepository:getRepository": (
+        "gcp:artifactregistry/repository:Repository",
+        "projects/{project}/locations/{location}/repositories/{repositoryId}",
+    ),
+    "gcp:compute/getNetwork:getNetwork": ("gcp:compute/network:Network", "projects/{project}/global/networks/{name}"),
+    "gcp:compute/getSubnetwork:getSubnetwork": (
+        "gcp:compute/subnetwork:Subnetwork",
+        "projects/{project}/regions/{region}/subnetworks/{name}",
+    ),
+    "gcp:filestore/getInstance:getInstance": (
+        "gcp:filestore/instance:Instance",
+        "projects/{project}/locations/{location}/instances/{name}",
+    ),
+    "gcp:kms/getKMSCryptoKey:getKMSCryptoKey": ("gcp:kms/cryptoKey:CryptoKey", "{keyRing}/cryptoKeys/{name}"),
+    "gcp:lustre/getInstance:getInstance": (
+        "gcp:lustre/instance:Instance",
+        "projects/{project}/locations/{zone}/instances/{instanceId}",
+    ),
+    "gcp:serviceaccount/getAccount:getAccount": ("gcp:serviceaccount/account:Account", "{accountId}"),
+    "gcp:storage/getBucket:getBucket": ("gcp:storage/bucket:Bucket", "{name}"),
+}

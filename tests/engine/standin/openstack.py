@@ -20,7 +20,7 @@ from uuid import UUID
 
 from pulumi.runtime.rpc import UNKNOWN
 
-from .openstack_facts import ALSO_REPLACING, MAX_TAG, REFERENCES, USER_DATA_LIMIT_BYTES, WORDS
+from .openstack_facts import ALSO_REPLACING, EXISTING, MAX_TAG, REFERENCES, USER_DATA_LIMIT_BYTES, WORDS
 from .service import Look, RefusedError, Service
 from .shapes import Fault, documentation
 
@@ -154,10 +154,17 @@ class Openstack(Service):
         """See Service. Neutron lists the subnets that have every tag which is asked for."""
         subnets = {one["id"]: one["outputs"] for one in self.resources_of_type(PACKAGE + SUBNET)}
         if function == "openstack:networking/getSubnetIdsV2:getSubnetIdsV2":
-            found = [id_ for id_, subnet in subnets.items() if {*args["tags"]} <= {*subnet["allTags"]}]
-            return {"id": "subnets", "ids": found, **args}
-        if function == "openstack:networking/getSubnet:getSubnet":
-            return {"id": args["subnetId"], "allTags": subnets[args["subnetId"]]["allTags"]}
+            ids = [id_ for id_, subnet in subnets.items() if {*args["tags"]} <= {*subnet["allTags"]}]
+            return {"id": "subnets", "ids": ids, **args}
+        if function == "openstack:networking/getPortIds:getPortIds":
+            ports = {one["id"]: one["outputs"] for one in self.resources_of_type(PACKAGE + PORT)}
+            return {"id": "ports", "ids": [id_ for id_, one in ports.items() if {*args["tags"]} <= {*one["allTags"]}]}
+        if function in EXISTING:
+            type_token, key = EXISTING[function]
+            found = next((one for one in self.resources_of_type(PACKAGE + type_token) if one["id"] == args[key]), None)
+            if found is None:
+                raise RefusedError(f"Your query returned no results for {args[key]}: 404")
+            return {"id": args[key], **found["outputs"], **args}
         raise RefusedError(f"the stand-in for {self.sdk} knows no function {function}")
 
     def computed(

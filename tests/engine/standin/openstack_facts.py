@@ -58,3 +58,11 @@ ALSO_REPLACING: Mapping[str, frozenset[str]] = {
     "sharedfilesystem/share:Share": frozenset({"shareType"}),
     "sharedfilesystem/shareAccess:ShareAccess": frozenset({"shareId", "accessType", "accessTo", "accessLevel"}),
 }
+
+# Functions about single resources: their type, and the argument that names one.
+EXISTING: Mapping[str, tuple[str, str]] = {
+    "openstack:networking/getNetwork:getNetwork": (NETWORK, "networkId"),
+    "openstack:networking/getSecGroup:getSecGroup": (GROUP, "secgroupId"),
+    "openstack:networking/getSubnet:getSubnet": (SUBNET, "subnetId"),
+    "openstack:sharedfilesystem/getShare:getShare": ("sharedfilesystem/share:Share", "name"),
+}

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
-from gangway.live.teardown import destroy
+from gangway.live.teardown import Explanation, destroy
 from gangway.stacks.config.paths import module_environment
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import make_plan
@@ -85,6 +85,12 @@ def test_it_explains_what_goes_what_stays_and_what_that_costs(over: Any) -> None
     assert "job: none is running" in text
 
 
+def test_existing_resources_are_named_as_staying() -> None:
+    names = {"gangway:gcp.existing.run_bucket": "my-gan-runs"}
+    told = Explanation("demo", frozenset(), {}, (), (), "", names, "2 files", "", "")
+    assert "  my-gan-runs (gangway:gcp.existing.run_bucket)" in list(told.lines())
+
+
 @pytest.mark.slow
 def test_what_is_left_is_audited_after_the_end(over: Any, pulumi: Callable[..., Path]) -> None:
     calls = pulumi()
@@ -140,7 +146,7 @@ def test_a_signal_is_passed_on_once_and_it_says_how_to_go_on(
     pulumi: Callable[..., Path], project: Path, number: signal.Signals
 ) -> None:
     calls = pulumi(60)
-    code = "import sys; from gangway.live.teardown import destroy; sys.exit(destroy('demo', print))"
+    code = "import sys; from gangway.live.teardown import Explanation, destroy; sys.exit(destroy('demo', print))"
     with subprocess.Popen(
         [sys.executable, "-c", code],
         env=module_environment(dict(os.environ)),

@@ -43,6 +43,7 @@ SHARED: Mapping[str, str] = {
     "azure-native:monitor:DiagnosticSetting .name": "within the stack's own storage account",
     "azure-native:network:FlowLog .(networkWatcherName|resourceGroupName)": "Azure's own, one in a region",
     "azure-native:storage:BlobContainer .(accountName|resourceGroupName)": "the user's account of storage.source",
+    "gcp:.* .(kmsKeyName|cryptoKeyName)": "an existing key; that of the stack is a reference",
     "gcp:monitoring/notificationChannel:NotificationChannel .displayName": "an address; many may have it",
     "gcp:storage/bucketObject:BucketObject .name": "within the stack's own bucket",
     "gcp:tags/tagValue:TagValue .shortName": "within the stack's own key",

@@ -29,7 +29,9 @@ SHARED = {
 }
 FREE: dict[str, Any] = {
     "aws:iam/getRoles:getRoles": {"names": []},
+    "gcp:secretmanager/getSecrets:getSecrets": {"secrets": []},
     "gcp:serviceaccount/getS:getS": {"accounts": []},
+    "openstack:networking/getPortIds:getPortIds": {"ids": []},
     "openstack:networking/getSubnetIdsV2:getSubnetIdsV2": {"ids": []},
 }
 """What an empty account answers."""

@@ -17,11 +17,13 @@ AWS_STACKS = ("aws-demo", "aws-existing", "aws-g5-dev", "aws-p4d-block", "aws-p5
 SITE_STACKS = ("hosts-lab", "hosts-slurm", "openstack-gpu")
 QUEUE_STACKS = ("gke-a3-jobset", "gke-tpu-v5e", "aks-ndv5")
 
+EXISTING_STACKS = ("gcp-existing", "openstack-existing")
+
 
 @pytest.fixture(scope="session")
 def plans(repo: Path, gcp_plans: dict[str, Plan], azure_plans: dict[str, Plan]) -> dict[str, Plan]:
     """The plans of all shipped stacks by their names."""
-    names = (*AWS_STACKS, *SITE_STACKS, *QUEUE_STACKS)
+    names = (*AWS_STACKS, *SITE_STACKS, *QUEUE_STACKS, *EXISTING_STACKS)
     others = {name: make_plan(from_file(repo / "stacks" / f"Pulumi.{name}.yaml")) for name in names}
     return {**others, **gcp_plans, **azure_plans}
 

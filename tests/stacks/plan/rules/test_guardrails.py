@@ -35,12 +35,13 @@ ALL = sorted(
 )
 STACKS = [stack for stack in ALL if stack.startswith(CLOUDS)]
 # Machines over SSH take no tags: their containers do, which no resource shows.
-TAGGED = [*STACKS, "openstack-gpu"]
+TAGGED = [*STACKS, "openstack-existing", "openstack-gpu"]
 # The plan says of this size why it starts so: machine.trusted-launch-off.
 NOT_CLEAN = {
     "azure-ndv4": ["machine.not-shielded"],
     # Iowa's grid and Nevada's are above the limit: their accelerators are where Google has put them.
     "gcp-a3-spot": ["region.carbon-intensity"],
+    "gcp-existing": ["region.carbon-intensity"],
     "gcp-v5e-pod": ["region.carbon-intensity"],
     "gke-a3-jobset": ["region.carbon-intensity"],
     "gke-tpu-v5e": ["region.carbon-intensity"],
