@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.safe_text import one_line, visible
-from gangway.jobs.systemd.running import RunningStack
+from gangway.finops.audit.running import RunningStack
 from gangway.live.nodes import LogLine, get_cloud
 from gangway.live.progress import moment, parse_lines
 from gangway.runs.run_folders import STATS

@@ -6,8 +6,8 @@ from typing import Any
 
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
+from gangway.finops.audit.running import RunningStack, open_stack
 from gangway.jobs.systemd.command_record import command_record
-from gangway.jobs.systemd.running import RunningStack, open_stack
 from gangway.jobs.systemd.state import JobState, replaces_nodes
 from gangway.live.model import Fact, Reading, Row, RungNodes, iso, unknown
 from gangway.live.nodes import HEAD, get_cloud

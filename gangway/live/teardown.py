@@ -12,8 +12,8 @@ from types import FrameType
 from gangway.components.core.findings import InputError
 from gangway.components.core.retention import Retention
 from gangway.components.estimate.cost import HOURS_PER_MONTH, from_service, get_key
+from gangway.finops.audit.running import open_stack
 from gangway.finops.audit.state import export_state
-from gangway.jobs.systemd.running import open_stack
 from gangway.live.nodes import HEAD
 from gangway.live.stacks import one_reason, stack_row
 from gangway.runs.run_store import RunStore, StoreFailedError

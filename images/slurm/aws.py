@@ -195,7 +195,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
     accounting = ["slurmdbd", "mariadb-server"] if slurm.accounting else []
     settings = {
         **spec.settings("head"),
-        "METADATA_USERS": "slurm nobody" if spec.exporters else "slurm",
+        "METADATA_USERS": f"slurm {shell.PROMETHEUS_USER}" if spec.exporters else "slurm",
         "SLURM_ACCOUNTING_DUMP": spec.accounting_dump,
         "SLURM_ACCOUNTS": "yes" if slurm.accounting else "",
         "SLURM_HEAD_NAME": slurm.head_name,

@@ -496,8 +496,8 @@ def get_stack_record(stack: str, now: datetime) -> "JobRecord":
     """Get the record of a stack's job.command. InputError: the stack has a preset instead, or is not up."""
     from gangway.components.core.findings import InputError
     from gangway.components.core.job import JobSpec
+    from gangway.finops.audit.running import open_stack
     from gangway.jobs.systemd.command_record import command_record
-    from gangway.jobs.systemd.running import open_stack
 
     config = load_stack(stack)
     if config.own_command is None:

@@ -56,9 +56,9 @@ def job(
 def _stack_lines(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> list[str]:
     from datetime import UTC, datetime
 
+    from gangway.finops.audit.running import open_stack
     from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, get_scaler, group_names, why_unknown
     from gangway.jobs.systemd.autoscale_now import scale as ask_for_nodes
-    from gangway.jobs.systemd.running import open_stack
     from gangway.jobs.systemd.state import JobState, replaces_nodes, stack_lines
 
     config = load_stack(stack)
@@ -111,7 +111,7 @@ def reset(stack_or_file: _Stack) -> None:
 
 
 def _load_breaker(stack_or_file: str) -> "tuple[Breaker, str]":
-    from gangway.jobs.systemd.running import open_stack
+    from gangway.finops.audit.running import open_stack
     from gangway.jobs.systemd.state import check_launches
 
     config = load_stack(stack_or_file)

@@ -63,7 +63,7 @@ def logs(
 
 
 def _get_reader(name: str) -> "tuple[Read, str]":
-    from gangway.jobs.systemd.running import open_stack
+    from gangway.finops.audit.running import open_stack
     from gangway.live import logs as live
     from gangway.runs.run_store import RunStore
 
@@ -89,7 +89,7 @@ def ssh(
     only_print: Annotated[bool, typer.Option("--print", help="Print the command instead of running it.")] = False,
 ) -> None:
     """Open a shell on a node through the cloud's own tunnel, with your permissions."""
-    from gangway.jobs.systemd.running import open_stack
+    from gangway.finops.audit.running import open_stack
     from gangway.live.nodes import find_node, get_cloud, sorted_nodes
 
     config = load_stack(stack)

@@ -13,10 +13,10 @@ from gangway.bench.journal import JOURNAL_FILE, Progress, read_journal
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id
 from gangway.components.core.findings import InputError
 from gangway.components.core.safe_text import one_line
+from gangway.finops.audit.running import open_stack
 from gangway.jobs.base import LOG_PART_BYTES, Engine, JobStatus, Phase
 from gangway.jobs.job_folders import LOG_FILE, FolderEngine
 from gangway.jobs.sites import Site, Spent, usage_cost
-from gangway.jobs.systemd.running import open_stack
 from gangway.jobs.systemd.state import JobState, replaces_nodes, stack_lines
 from gangway.live.dashboard.files import MOST_LOG_BYTES, clip, log_text
 from gangway.stacks.loading.loader import find_stack_file, from_file

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from gangway.cli.live import stack as commands
 from gangway.cli.main import app
 from gangway.components.core.findings import InputError
-from gangway.jobs.systemd.running import Outputs
+from gangway.finops.audit.running import Outputs
 from gangway.jobs.systemd.scaling.base import Rest
 from gangway.live.clouds import azure, gcp, hosts, openstack
 from gangway.live.nodes import HEAD, Node, find_node, sorted_nodes
