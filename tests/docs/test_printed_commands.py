@@ -133,6 +133,8 @@ NOT_RUN: dict[str, str] = {
     "gangway job {config.stack_name} {SCALE_FLAG}{more}": "needs a running stack: tests/gangway/cli/jobs/test_job.py",
     "gangway job": "words about a command, not one to type: tests/gangway/jobs/systemd/test_autoscale_now.py",
     "gangway breaker reset {self.stack}": "needs a stack that is up: tests/gangway/jobs/systemd/test_breaker.py",
+    "gangway plan {self._config.stack_name} --explain existing.network-owner": "asks a cloud: tests/gangway/live",
+    "gangway preflight {config.stack_name}": "needs a cloud: tests/gangway/live/preflight",
     "gangway plan {config.stack_name}": "printed under `pulumi up`: tests/engine; the command is that of every page",
     "gangway plan {run.record.stack} --json > plan.json": "printed of another version's plan; another line's command",
     "gangway signature IMAGE --key FILE": "asks a registry by cosign: tests/stacks/test_cosign.py",
@@ -161,6 +163,7 @@ NO_PROPOSAL: dict[str, str] = {
     "gangway plan --json": "says what wrote a file",
     "gangway plan STACK --json": "says what wrote a file",
     "gangway plan: the whole stack on its first rung": "says what wrote a figure",
+    "gangway preflight": "says what checks an existing resource",
     "gangway report": "says what wrote a file",
     "gangway {version('gangway-iac')}": "no command",
 }

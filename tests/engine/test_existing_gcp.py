@@ -20,6 +20,7 @@ LUSTRE, KEY, ACCOUNT = (
     "gcp:kms/cryptoKey:CryptoKey",
     "gcp:serviceaccount/account:Account",
 )
+FILESTORE = "gcp:filestore/instance:Instance"
 REPOSITORY, BUCKET = "gcp:artifactregistry/repository:Repository", "gcp:storage/bucket:Bucket"
 LOG_BUCKET = "gcp:logging/projectBucketConfig:ProjectBucketConfig"
 GRANTS = ("IamMember", "IAMMember", "IamPolicy", "IamBinding")
@@ -165,3 +166,38 @@ def test_what_does_not_fit_is_one_message_and_no_resource(
     engine: Any, set_value: Callable[..., Edit], mistake: str
 ) -> None:
     check_refused(engine, set_value, "gcp", existing_cloud(), MISTAKES[mistake])
+
+
+def test_a_cluster_of_kubernetes_in_a_shared_vpc_leaves_all_of_it(make_engine: Any) -> None:
+    """With the share of the host project, two secondary ranges, a repository and a service account."""
+    engine, existing = make_engine("gke-a3-jobset"), get_existing(from_file(STACK))
+    share = "projects/net-host/locations/us-central1-a/instances/share"
+    keys = {
+        "network": existing.network,
+        "subnetwork": existing.subnetwork,
+        "pods_range": "pods",
+        "services_range": "services",
+        "file_system": share,
+        "repository": existing.repository,
+        "service_accounts": {"nodes": existing.accounts["nodes"]},
+    }
+    engine.change(lambda config: config["gangway:gcp"].update(existing=keys))
+    engine.change(lambda config: config["gangway:cluster"].update(machine_type="g2-standard-48"))
+    cloud = existing_cloud()
+    ranges = [{"rangeName": name, "ipCidrRange": f"10.{at}.0.0/16"} for at, name in enumerate(("pods", "services"), 64)]
+    cloud[SUBNETWORK, str(existing.subnetwork)]["secondaryIpRanges"] = ranges
+    network = {"network": existing.network, "ipAddresses": ["10.60.0.9"], "connectMode": "PRIVATE_SERVICE_ACCESS"}
+    network |= {"modes": ["MODE_IPV4"], "reservedIpRange": "", "pscConfigs": []}
+    shares = {"name": "gan", "capacityGb": 2560, "nfsExportOptions": [], "sourceBackup": ""}
+    cloud[FILESTORE, share] = {"networks": [network], "fileShares": [shares]}
+    before = put(engine, cloud)
+    engine.applied("up")
+    made = [one for one in engine.resources() if one["urn"]]
+    assert not {one["type"] for one in made} & {NETWORK, SUBNETWORK, FILESTORE, REPOSITORY}
+    volumes = [str(one["inputs"]) for one in made if one["type"].endswith(":PersistentVolume")]
+    assert volumes
+    assert all("10.60.0.9" in one for one in volumes)
+    assert set(engine.applied("up", "--expect-no-changes").changes) == {"same"}
+    engine.applied("destroy")
+    assert {file: file.read_text("utf-8") for file in before} == before
+    assert not [one for one in engine.resources() if one["urn"]]
