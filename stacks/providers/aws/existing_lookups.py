@@ -145,7 +145,7 @@ class _Lookups:
         except LookupFailedError as failed:
             if not any(words in failed.answer for words in _NOTHING):
                 raise
-            # A subnet without a table of its own has the main one.
+            # A subnet without an association has the main table.
             main = [aws.ec2.GetRouteTableFilterArgs(name="association.main", values=["true"])]
             table = self._ask(key, subject, permission, function, vpc_id=vpc_id, filters=main, opts=self._opts)
         routes = [route for route in table.routes if route.cidr_block == ANYWHERE]
