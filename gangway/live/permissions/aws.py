@@ -5,10 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gangway.components.aws.alarms import events_group
+from gangway.components.aws.identity import partition_in
 from gangway.components.catalog.permissions import load_permissions
 from gangway.live.permissions.needs import Document, Need, Use
 from gangway.stacks.base.rule import is_unknown, kind
+from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.plan.plan import Plan
+from gangway.stacks.providers.aws.settings import EXISTING, get_existing
 
 MAX_CHARACTERS = 6144
 """Of a managed policy, without white space. See IAM's quotas."""
@@ -27,6 +31,20 @@ _LIMITS = {
     "new": f"resources that the request tags {TAG}={{stack}}",
     "tagged": f"resources tagged {TAG}={{stack}}",
 }
+_PROVIDED = "a resource that exists already"
+_LOOKUPS: Mapping[str, tuple[str, ...]] = {
+    "vpc_id": ("ec2:DescribeVpcs", "ec2:DescribeVpcAttribute", "ec2:DescribeVpcEndpoints", "ec2:DescribeRouteTables"),
+    "subnets": ("ec2:DescribeSubnets",),
+    "security_groups": ("ec2:DescribeSecurityGroups", "ec2:DescribeSecurityGroupRules"),
+    "private_zone_id": ("route53:GetHostedZone", "route53:ListTagsForResource"),
+    "kms_key_arn": ("kms:DescribeKey",),
+    "instance_profiles": ("iam:GetInstanceProfile",),
+    "permissions_boundary_arn": ("iam:GetPolicy", "iam:GetPolicyVersion"),
+    "log_group_arn": ("logs:DescribeLogGroups", "logs:ListTagsForResource"),
+    "repository_arn": ("ecr:DescribeRepositories", "ecr:ListTagsForResource"),
+    "run_bucket": ("s3:ListBucket", "s3:GetBucketLocation"),
+}
+"""What `up` reads of each provided resource."""
 _BY_NAME = "the stack's names"
 _BY_START = "names that start with the stack's, since there are many: other stacks' names may start with it too"
 _BY_KIND = "this kind of resource in the region: tags cannot limit this action"
@@ -52,6 +70,7 @@ class _Scopes:
         region = plan.config.region
         partition = next((name for start, name in _PARTITIONS.items() if region.startswith(f"{start}-")), "aws")
         self._places = {"partition": partition, "region": region}
+        self.provided = _provided(plan.config, partition)
         self._types = {kind(resource.type) for resource in plan.resources}
 
     def grants(self, use: Use) -> Iterator[_Grant]:
@@ -64,7 +83,7 @@ class _Scopes:
             arns = tuple(extra.resource.format(**self._places, source=name) for name in sources)
             yield _Grant(arns, _ANY if arns == ("*",) else "this resource")
         else:
-            yield from self._by_resource(use.action)
+            yield from self._by_resource(use)
 
     def _roles(self, action: str, services: tuple[str, ...]) -> Iterator[_Grant]:
         if action == "iam:PassRole":
@@ -83,11 +102,13 @@ class _Scopes:
         own = self._names("s3:bucket")
         return sorted({name for each in names for name in (own if is_unknown(each) else [each])})
 
-    def _by_resource(self, action: str) -> Iterator[_Grant]:
-        rows = self._table.actions[action]
+    def _by_resource(self, use: Use) -> Iterator[_Grant]:
+        action, rows = use.action, self._table.actions[use.action]
         open_arns: list[str] = []
         is_named = True
         for resource, marks in rows.items():
+            if resource in self.provided and use.type not in self._table.resources[resource].types:
+                yield _Grant(self.provided[resource], _PROVIDED)
             if resource != "*" and not self._may_occur(resource):
                 continue
             for mark in marks.split(" or "):
@@ -101,7 +122,8 @@ class _Scopes:
         if open_arns:
             by_name = _BY_START if any(f"{self._stack}-*" in arn for arn in open_arns) else _BY_NAME
             yield _Grant(tuple(sorted(set(open_arns))), by_name if is_named else _BY_KIND)
-        if not rows or not (open_arns or any(mark != "plain" for mark in rows.values())):
+        is_given = any(resource in self.provided for resource in rows)
+        if not rows or not (open_arns or is_given or any(mark != "plain" for mark in rows.values())):
             yield _Grant(("*",), _ALL)
 
     def _may_occur(self, resource: str) -> bool:
@@ -144,10 +166,38 @@ def needs(plan: Plan, uses: Sequence[Use]) -> list[Need]:
             reasons = found.setdefault(key, (grant, []))[1]
             if use.reason not in reasons:
                 reasons.append(use.reason)
-    return [
+    made = [
         Need(action, grant.arns, tuple(reasons), grant.limit, grant.condition)
         for (action, _, _), (grant, reasons) in sorted(found.items(), key=lambda item: item[0])
     ]
+    listed = {(need.action, need.scope) for need in made}
+    return [*made, *(need for need in _lookup_needs(plan.config) if (need.action, need.scope) not in listed)]
+
+
+def _provided(config: StackConfig, partition: str) -> dict[str, tuple[str, ...]]:
+    """ARNs of provided resources by kind of resource, as the table names it."""
+    existing, found = get_existing(config), dict[str, tuple[str, ...]]()
+    kinds = {"vpc_id": "vpc", "subnets": "subnet", "security_groups": "security-group"}
+    for key, id_ in existing.provided().items():
+        if (name := kinds.get(key.partition(".")[0])) is not None:
+            arn = f"arn:{partition}:ec2:{config.region}:*:{name}/{id_}"
+            found[f"ec2:{name}"] = (*found.get(f"ec2:{name}", ()), arn)
+    arns = {"kms:key": existing.kms_key_arn, "ecr:repository": existing.repository_arn}
+    found |= {name: (arn,) for name, arn in arns.items() if arn is not None}
+    if (logs := existing.log_group_arn) is not None:
+        found["logs:log-group"] = tuple(f"{group}{end}" for group in (logs, events_group(logs)) for end in ("", ":*"))
+    return found
+
+
+def _lookup_needs(config: StackConfig) -> Iterator[Need]:
+    for key, id_ in get_existing(config).provided().items():
+        actions = _LOOKUPS.get(key.partition(".")[0], ())
+        # EC2, Route 53 and CloudWatch Logs limit reading to no resource that an id names.
+        arn = id_ if id_.startswith("arn:") and ":logs:" not in id_ else "*"
+        if key == "run_bucket":
+            arn = f"arn:{partition_in(config.region)}:s3:::{id_}"
+        for action in actions:
+            yield Need(action, (arn,), (f"look up {EXISTING}.{key}",), _PROVIDED if arn != "*" else _ALL)
 
 
 def documents(plan: Plan, needs: Sequence[Need]) -> list[Document]:
@@ -168,12 +218,20 @@ def documents(plan: Plan, needs: Sequence[Need]) -> list[Document]:
 
 
 def notes(plan: Plan, needs: Sequence[Need]) -> list[str]:
-    """How many policies there are, if several."""
+    """How many policies there are, if several, and what they cannot name."""
     count = len(documents(plan, needs))
+    own = list(_unnamed_roles(plan))
     lines = [f"{count} policies, since IAM limits one to {MAX_CHARACTERS:,} characters: attach all of them"]
     if count > MAX_POLICIES:
         lines.append(f"IAM attaches {MAX_POLICIES} policies by default: ask for a larger quota")
-    return lines if count > 1 else []
+    return [*own, *(lines if count > 1 else [])]
+
+
+def _unnamed_roles(plan: Plan) -> Iterator[str]:
+    """The roles of provided instance profiles, whose names only IAM knows."""
+    for key, arn in get_existing(plan.config).arns().items():
+        if key.startswith("instance_profiles."):
+            yield f"iam:GetRole and iam:PassRole, to ec2.amazonaws.com, for the role of {arn}: add its ARN"
 
 
 def _policy(statements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def collect(plan: Plan, table: Permissions, commands: Collection[Command]) -> li
     by_type: dict[str, list[PlannedResource]] = {}
     for resource in plan.resources:
         by_type.setdefault(kind(resource.type), []).append(resource)
-    has_key = not KEY_TYPES.isdisjoint(by_type)
+    has_key = not KEY_TYPES.isdisjoint(by_type) or plan.config.encryption == "customer-key"  # it may exist already
     verbs = {verb for command in commands for verb in _VERBS[command]}
     uses = [
         use

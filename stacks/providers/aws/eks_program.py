@@ -29,7 +29,7 @@ from gangway.components.kubernetes.spec import EFA, GPU
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.component_factory import ComponentFactory, FileSystem, Key, Network, component_options
-from gangway.stacks.providers.aws.existing_lookups import check_existing
+from gangway.stacks.providers.aws.existing_lookups import check_existing, record_existing
 from gangway.stacks.providers.aws.lookups import look_up_all, owner_lookups
 from gangway.stacks.providers.aws.plan import AwsPlan, EksPlan
 
@@ -46,6 +46,7 @@ def build_eks(
     opts = component_options(config, provider)
     found = look_up_all(config, provider, newest, builds=False)
     record_choice(config.stack, config.encryption)
+    record_existing(config, planned)
     stack = _Factory(config, planned, opts, found, eks)
     key = stack.key()
     runs = stack.runs(key)

@@ -43,18 +43,26 @@ _TARGETS = (
 
 
 def check_existing(config: StackConfig, planned: AwsPlan, provider: aws.Provider) -> None:
-    """Checks the provided resources once, and records that in the stack's state: later the stack's own machines take
-    addresses. ExceptionGroup of InputError: the problems; LookupFailedError: the cloud refuses a lookup.
+    """Checks the provided resources unless the stack's state records that (`record_existing`): later the stack's own
+    machines take addresses. ExceptionGroup of InputError: the problems; LookupFailedError: a refused lookup.
     """
-    provided = get_existing(config).provided()
-    if not provided:
-        return
-    checked = json.dumps([provided, config.network.egress, planned.zones], sort_keys=True)
-    name = f"{config.stack}-existing-{hashlib.sha256(checked.encode()).hexdigest()[:8]}"
     # A plan has no cloud to ask.
-    if not isinstance(get_monitor(), MockMonitor) and not any(urn.endswith(f"::{name}") for urn in own_state()):
+    if not get_existing(config).provided() or isinstance(get_monitor(), MockMonitor):
+        return
+    name = _record_name(config, planned)
+    if not any(urn.endswith(f"::{name}") for urn in own_state()):
         raise_problems(problems(config, planned, find_facts(config, planned, provider)))
-    pulumi.Stash(name, input=provided)
+
+
+def record_existing(config: StackConfig, planned: AwsPlan) -> None:
+    """Records what `check_existing` has checked, after all lookups."""
+    if provided := get_existing(config).provided():
+        pulumi.Stash(_record_name(config, planned), input=provided)
+
+
+def _record_name(config: StackConfig, planned: AwsPlan) -> str:
+    checked = json.dumps([get_existing(config).provided(), config.network.egress, planned.zones], sort_keys=True)
+    return f"{config.stack}-existing-{hashlib.sha256(checked.encode()).hexdigest()[:8]}"
 
 
 def find_facts(config: StackConfig, planned: AwsPlan, provider: aws.Provider) -> Facts:
@@ -145,7 +153,7 @@ class _Lookups:
         except LookupFailedError as failed:
             if not any(words in failed.answer for words in _NOTHING):
                 raise
-            # A subnet without a table has the main one.
+            # A subnet without an association has the main table.
             main = [aws.ec2.GetRouteTableFilterArgs(name="association.main", values=["true"])]
             table = self._ask(key, subject, permission, function, vpc_id=vpc_id, filters=main, opts=self._opts)
         routes = [route for route in table.routes if route.cidr_block == ANYWHERE]

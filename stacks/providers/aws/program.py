@@ -19,7 +19,7 @@ from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory, component_options
-from gangway.stacks.providers.aws.existing_lookups import check_existing
+from gangway.stacks.providers.aws.existing_lookups import check_existing, record_existing
 from gangway.stacks.providers.aws.findings import findings
 from gangway.stacks.providers.aws.lookups import look_up_all, owner_lookups
 from gangway.stacks.providers.aws.plan import AwsPlan, job_spec, paid_blocks, plan, purchases
@@ -65,6 +65,7 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     builds = slurm is None and config.ready_image is None
     found = look_up_all(config, provider, newest_images(config, planned), builds=builds)
     record_choice(config.stack, config.encryption)
+    record_existing(config, planned)
     stack = ComponentFactory(config, planned, component_options(config, provider), found)
     if slurm is not None:
         return build_slurm(stack, slurm)

@@ -153,7 +153,7 @@ class AwsConfig(Section):
     """Settings of a stack on AWS.
 
     Attributes:
-        existing: resources that exist already, which the stack uses and does not create.
+        existing: resources that exist already and that the stack uses.
     """
 
     existing: ExistingConfig = Field(

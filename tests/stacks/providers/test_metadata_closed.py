@@ -17,7 +17,7 @@ from gangway.stacks.plan.plan import make_plan
 
 STACKS = sorted((Path(__file__).parents[3] / "stacks").glob("Pulumi.*.yaml"))
 MACHINES = {
-    "aws-demo": 2, "aws-g5-dev": 1, "aws-p4d-block": 2, "aws-p5-slurm": 2, "aws-p5-spot": 2,
+    "aws-demo": 2, "aws-existing": 2, "aws-g5-dev": 1, "aws-p4d-block": 2, "aws-p5-slurm": 2, "aws-p5-spot": 2,
     "azure-nc-dev": 2, "azure-ndv4": 2, "azure-ndv5-spot": 2,
     "gcp-a3-spot": 2, "gcp-v5e-pod": 1, "gcp-v5p-multislice": 1,
     "gcp-existing": 2, "openstack-existing": 2,
