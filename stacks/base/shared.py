@@ -145,7 +145,7 @@ def job_limit(config: StackConfig) -> JobLimit | None:
 
 
 def _with_busy_file(config: StackConfig, job: JobSpec, folder: str) -> JobSpec:
-    """The job, told in which file it shows that it works without its GPUs (watch-idle.sh reads it)."""
+    """The job, with the file in which it shows that it works without its GPUs (watch-idle.sh reads it)."""
     if config.cluster.idle_stop is None:
         return job
     return job.model_copy(update={"env": {BUSY_VARIABLE: f"{folder}/.busy", **job.env}})
