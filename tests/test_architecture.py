@@ -20,7 +20,7 @@ FOR_STACKS = tuple(
     for name in (
         *("config.", "records.", "core.errors.EXIT_", "core.errors.as_keys", "core.errors.REFUSED", "core.validation."),
         *("core.regular_files.", "core.console."),
-        *("core.host.COMMANDS", "core.host.MODULE", "core.host.program"),
+        *("core.host.BUSY_VARIABLE", "core.host.COMMANDS", "core.host.MODULE", "core.host.program"),
         "launch.failures.lines_of_nodes",  # `gangway job`
         *(
             "__main__.run",

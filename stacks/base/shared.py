@@ -21,7 +21,7 @@ from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
 from gangway.stacks.config.sections import CommandConfig
 from gangway.stacks.config.stack_config import StackConfig, image_signature
-from gangway.trainer.core.heartbeat import BUSY_VARIABLE
+from gangway.trainer.core.host import BUSY_VARIABLE
 
 RENDEZVOUS_PORT = 29400
 METRICS_PORT = 9400

@@ -11,11 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from gangway.trainer.core.host import BUSY_VARIABLE
 from gangway.trainer.core.torch_private import last_collectives
 
 WATCH_VARIABLE = "GANGWAY_WATCH"
-BUSY_VARIABLE = "GANGWAY_BUSY_FILE"
-"""A file whose time is kept recent while a worker works without its device, so that its node is not stopped as idle."""
 STACKS_SIGNAL = signal.SIGUSR2
 """The interpreter then writes the stacks of all threads, even if none of them runs Python."""
 

@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
+BUSY_VARIABLE = "GANGWAY_BUSY_FILE"
+"""A file whose time is kept recent while a worker works without its device, so that its node is not stopped as idle."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CPUINFO = Path("/proc/cpuinfo")
 

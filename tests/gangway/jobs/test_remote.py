@@ -258,7 +258,7 @@ def test_a_name_of_the_engines_file_says_by_whom(
 
 FORGED = """#!{python}
 import json, sys
-print('{{"protocol": 3, "version": "1"}}', flush=True)
+print('{{"protocol": 4, "version": "1"}}', flush=True)
 odd = {odd!r}
 status = dict.fromkeys(("id", "name", "user", "team", "reason"), odd)
 status |= {{"phase": "waiting", "nodes": [odd], "starts": 0, "exit_code": None}}

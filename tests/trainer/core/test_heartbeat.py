@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gangway.trainer.core.heartbeat import BUSY_VARIABLE, WATCH_VARIABLE, Beat, ask_for_evidence, beat_file, beating
+from gangway.trainer.core.heartbeat import WATCH_VARIABLE, Beat, ask_for_evidence, beat_file, beating
+from gangway.trainer.core.host import BUSY_VARIABLE
 
 
 def test_a_beat_tells_of_steps_made_and_of_pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
