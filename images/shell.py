@@ -14,6 +14,7 @@ MEMBER_FILE = "/run/gangway-member.pem"  # the member key of `fetch-key.sh`, on 
 NOTICES_DIR = "/run/gangway-notices"  # the cloud's interruption notices, on the node and in containers
 NOTICES_MOUNT = ("--mount", f"type=bind,source={NOTICES_DIR},target={NOTICES_DIR},readonly")
 """The folder, since the file in it is replaced with each answer."""
+PROMETHEUS_USER = "nobody"  # 65534
 NO_LOG = ("--log-driver", "none")  # the journal has the lines
 WATCH = ("--watch", f"{NOTICES_DIR}/held")
 OWN_NOTICES = "/tmp/gangway-notices.jsonl"  # notices of a custom command, in its container
@@ -278,8 +279,8 @@ def machine_settings(spec: MachineSpec, role: Literal["worker", "head"], uid: in
 
 
 def metadata_settings(spec: MachineSpec) -> dict[str, str]:
-    """Users besides root who may reach the metadata service: Prometheus (65534), to discover workers."""
-    return {"METADATA_USERS": "nobody"} if getattr(spec, "prometheus_image", None) else {}
+    """Users besides root who may reach the metadata service: Prometheus, to discover workers."""
+    return {"METADATA_USERS": PROMETHEUS_USER} if getattr(spec, "prometheus_image", None) else {}
 
 
 def bash_assignments(settings: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from gangway.components.core.hardware_alerts import MACHINE
 from gangway.images import render
 from gangway.images.exporters import render_exporters
 from gangway.images.observability import prometheus_files, render_prometheus
-from gangway.images.shell import NO_LOG, bash_assignments
+from gangway.images.shell import NO_LOG, PROMETHEUS_USER, bash_assignments
 from gangway.images.slurm.conf import SlurmSpec, account_words, conf_files, fabric_files
 from gangway.images.specs import TRAINER_UID, Breaker, FileSystem, exporter_ports, pinned_image
 
@@ -195,7 +195,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
     accounting = ["slurmdbd", "mariadb-server"] if slurm.accounting else []
     settings = {
         **spec.settings("head"),
-        "METADATA_USERS": "slurm nobody" if spec.exporters else "slurm",
+        "METADATA_USERS": f"slurm {PROMETHEUS_USER}" if spec.exporters else "slurm",
         "SLURM_ACCOUNTING_DUMP": spec.accounting_dump,
         "SLURM_ACCOUNTS": "yes" if slurm.accounting else "",
         "SLURM_HEAD_NAME": slurm.head_name,
