@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
 from gangway.components.core.hardware_alerts import STACK, IdleScope, alert_rules
 from gangway.components.core.safe_text import google_filter_text
 from gangway.images.render import NodeFile, etc_file, template_environment
@@ -250,7 +248,7 @@ def _prometheus(name: str, port: int | None, exporters: Exporters, **values: Any
 
 def prometheus_files(exporters: Exporters, scrape_config: str, idle: IdleScope = STACK) -> list[NodeFile]:
     """Prometheus' configuration on the head, with alerts if the workers have exporters."""
-    alerts = yaml.safe_dump(alert_rules(idle), sort_keys=False, width=200)
+    alerts = json.dumps(alert_rules(idle), indent=1) + "\n"  # JSON is YAML
     return [
         etc_file("prometheus.yaml", "0644", scrape_config),
         *([etc_file("alerts.yaml", "0644", alerts)] if exporters else []),

@@ -106,9 +106,10 @@ def test_every_import_begins_with_gangway() -> None:
     assert offenders([*MODULES, *TESTS], of("components", "images", "stacks", "trainer")) == {}
 
 
-def test_images_import_templates_the_job_words_of_queries_and_nothing_else() -> None:
+def test_images_import_templates_the_job_alerts_words_of_queries_and_nothing_else() -> None:
     allowed = of("jinja2", "zopfli", "gangway.images", *sys.stdlib_module_names)
-    words = under(("gangway.components.core.job.", "gangway.components.core.safe_text."))
+    core = ("hardware_alerts", "job", "safe_text")
+    words = under(tuple(f"gangway.components.core.{name}." for name in core))
     # Of the distribution that the controller of a Slurm runs on.
     scaler, aws = REPO / "images/node/aws/slurm_scaler.py", of("boto3", "botocore")
     others = [path for path in below("images") if path != scaler]
