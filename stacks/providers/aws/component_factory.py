@@ -12,7 +12,7 @@ from gangway.components.aws.identity import (
     NodeIdentity,
     SecretParameter,
 )
-from gangway.components.aws.launch import HeadNode, count_efa
+from gangway.components.aws.launch import HeadNode
 from gangway.components.aws.monitoring import NodeLogs, Observability
 from gangway.components.aws.network import TrainingNetwork
 from gangway.components.aws.node_pool import EfaNodePool
@@ -22,7 +22,6 @@ from gangway.components.core.fields import Egress
 from gangway.components.core.keys import member_key, munge_key
 from gangway.components.core.limits import SlurmPortsArgs
 from gangway.components.core.lookup import pinned
-from gangway.images.specs import Flavour
 from gangway.stacks.base.factory import Factory, Image
 from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host
@@ -98,8 +97,9 @@ class ComponentFactory(Factory[AwsPlan]):
             return ready
         registry = ImageRegistry(self.config.stack, {"kms_key_arn": key, "tags": self.planned.tags}, self.opts)
         assert self.found.login is not None, "look_up_all returns it if an image is built"
-        flavour: Flavour = "cuda-efa" if count_efa(self.planned.machine) else "cuda"
-        image = build_image(self.config.stack, flavour, registry.repository_url, self.found.login, self.opts)
+        image = build_image(
+            self.config.stack, self.planned.flavour, registry.repository_url, self.found.login, self.opts
+        )
         return Image(image.image, registry.repository_arn)
 
     def machine_images(self) -> pulumi.Output[dict[str, str]]:

@@ -136,6 +136,11 @@ def example_args(
             "zone_id": "Z1",
             "tags": tags,
         },
+        "ImageBuilder": {
+            "repository_arn": "arn:aws:ecr:us-east-2:1:repository/x",
+            "region": "us-east-2",
+            "tags": tags,
+        },
         "ImageRegistry": {"kms_key_arn": KEY, "tags": tags},
         "LustreFileSystem": {
             "capacity_gib": 1200,
