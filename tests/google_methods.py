@@ -8,8 +8,10 @@ from typing import Any
 
 # There is none of Managed Lustre among them.
 DOCUMENTS = {
+    "artifactregistry": "artifactregistry.v1",
     "cloudasset": "cloudasset.v1",
     "cloudbilling": "cloudbilling.v1",
+    "cloudbuild": "cloudbuild.v1",
     "cloudresourcemanager": "cloudresourcemanager.v3",
     "compute": "compute.v1",
     "logging": "logging.v2",
