@@ -131,8 +131,7 @@ def run_build(
     try:
         state = _follow(build, name, started + timeout_sec + GRACE_SEC, echo, pause)
     except BaseException:
-        echo(f"cancelling build {name}")
-        build.cancel()
+        _cancel(build, name, echo)
         raise
     minutes = (time.monotonic() - started) / 60
     if state.end == "failed":
@@ -143,6 +142,14 @@ def run_build(
         )
     echo(f"{build.service} build {name} succeeded after {minutes:.1f} min")
     return _checked_digest(build, name, state.digest)
+
+
+def _cancel(build: RemoteBuild, name: str, echo: Callable[[str], None]) -> None:
+    echo(f"cancelling build {name}")
+    try:
+        build.cancel()
+    except InputError as refusal:  # the reason for cancelling is the one to report
+        echo(f"it may still run and cost money: {refusal}")
 
 
 def _follow(

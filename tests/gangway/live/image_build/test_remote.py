@@ -68,6 +68,18 @@ def test_ctrl_c_cancels_it(told: list[str]) -> None:
     assert told[-1] == "cancelling build b-1"
 
 
+def test_a_refused_cancellation_does_not_hide_the_reason(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise InputError("b-1", "no permission")
+
+    monkeypatch.setattr(remote, "GRACE_SEC", -61.0)
+    build = Build(WORKING)
+    monkeypatch.setattr(build, "cancel", refuse)
+    with pytest.raises(InputError, match="time limit"):
+        run_build(build, 60, told.append, lambda _: None)
+    assert "may still run and cost money" in told[-1]
+
+
 def test_after_its_time_limit_it_is_cancelled(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "GRACE_SEC", -61.0)
     build = Build(WORKING)
