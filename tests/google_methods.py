@@ -12,6 +12,7 @@ DOCUMENTS = {
     "cloudasset": "cloudasset.v1",
     "cloudbilling": "cloudbilling.v1",
     "cloudkms": "cloudkms.v1",
+    "cloudbuild": "cloudbuild.v1",
     "cloudresourcemanager": "cloudresourcemanager.v3",
     "compute": "compute.v1",
     "iam": "iam.v1",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gangway.components.aws.identity import HeadIdentity as HeadIdentity
     from gangway.components.aws.identity import NodeIdentity as NodeIdentity
     from gangway.components.aws.identity import SecretParameter as SecretParameter
+    from gangway.components.aws.image_builder import ImageBuilder as ImageBuilder
     from gangway.components.aws.launch import HeadNode as HeadNode
     from gangway.components.aws.monitoring import NodeLogs as NodeLogs
     from gangway.components.aws.monitoring import Observability as Observability
@@ -33,6 +34,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "eks": ("EksCluster",),
     "fleets": ("Ec2Fleet", "SpotFleet"),
     "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "SecretParameter"),
+    "image_builder": ("ImageBuilder",),
     "launch": ("HeadNode",),
     "monitoring": ("NodeLogs", "Observability"),
     "network": ("TrainingNetwork",),

@@ -19,6 +19,7 @@ from gangway.cli.costs.forecast import forecast, simulate, when
 from gangway.cli.costs.prices import app as prices_app
 from gangway.cli.costs.quote import quote, tco
 from gangway.cli.image import dockerfile, signature
+from gangway.cli.image_build import app as image_app
 from gangway.cli.init import init
 from gangway.cli.jobs.commands import jobs as jobs_app
 from gangway.cli.jobs.stack import app as breaker_app
@@ -232,6 +233,7 @@ for trainer_command, sentence in COMMANDS.items():
 app.add_typer(bench_app, name="bench", rich_help_panel=_RUNS)
 for command in (dockerfile, signature, report, reproduce, sign):
     app.command(rich_help_panel=_RUNS)(command)
+app.add_typer(image_app, name="image", rich_help_panel=_RUNS)
 app.add_typer(jobs_app, name="job", rich_help_panel=_RUNS)
 app.add_typer(breaker_app, name="breaker", rich_help_panel=_RUNS)
 for command in (reconcile, audit):

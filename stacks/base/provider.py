@@ -12,6 +12,7 @@ from gangway.components.catalog.schema import Fact, MachineType, Region
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.retention import NO_RETENTION, Retention, get_types
 from gangway.components.estimate.cost import CostComponent, CostEstimate, Declared
+from gangway.images.specs import Flavour
 from gangway.stacks.config.provider_settings import ProviderSettings
 from gangway.stacks.config.stack_config import StackConfig
 
@@ -75,6 +76,11 @@ class ProviderPlan(Protocol):
     @property
     def region(self) -> Region:
         """The region, with its grid and data centre."""
+        ...
+
+    @property
+    def flavour(self) -> Flavour:
+        """The trainer's image for these nodes."""
         ...
 
 
@@ -157,8 +163,8 @@ class Provider:
     Attributes:
         name: name of `gangway:provider` and of the extra.
         sdk: Pulumi's package for it, as pip knows it.
-        adapters: modules of other packages for it, by purpose: `audit`, `live`, `permissions`, `preflight`, `prices`,
-            `scaling`.
+        adapters: modules of other packages for it, by purpose: `audit`, `image-build`, `live`, `permissions`,
+            `preflight`, `prices`, `scaling`.
         instead_of_policies: what limits the caller without an adapter for `permissions`.
         home_region: the region whose list prices an overview shows.
         has_regional_buckets: whether the address of a run bucket contains its region.

@@ -31,13 +31,17 @@ def dockerfile_for(flavour: Flavour) -> str:
     return render_dockerfile(DOCKERFILE_FLAVOURS[flavour])
 
 
-def content_tag(dockerfile: str, root: Path = ROOT) -> str:
-    """A hash of the Dockerfile, the files that it copies, and .dockerignore, so that equal content is built once."""
-    digest = hashlib.sha256(dockerfile.encode())
+def context_files(root: Path = ROOT) -> list[Path]:
+    """The files of the build context, in a fixed order: what the Dockerfile copies, and .dockerignore."""
     copied = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
-    for path in [root / ".dockerignore", *copied]:
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return [path for path in (root / ".dockerignore", *copied) if path.is_file() and "__pycache__" not in path.parts]
+
+
+def content_tag(dockerfile: str, root: Path = ROOT) -> str:
+    """A hash of the Dockerfile and the build context, so that equal content is built once."""
+    digest = hashlib.sha256(dockerfile.encode())
+    for path in context_files(root):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return CONTENT_PREFIX + digest.hexdigest()[:16]
 
 

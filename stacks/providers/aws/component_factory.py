@@ -14,7 +14,7 @@ from gangway.components.aws.identity import (
     SecretParameter,
     partition_in,
 )
-from gangway.components.aws.launch import HeadNode, count_efa
+from gangway.components.aws.launch import HeadNode
 from gangway.components.aws.monitoring import NodeLogs, Observability
 from gangway.components.aws.network import TrainingNetwork
 from gangway.components.aws.node_pool import EfaNodePool
@@ -22,7 +22,6 @@ from gangway.components.aws.storage import ImageRegistry, LustreFileSystem, RunB
 from gangway.components.core.fields import Egress
 from gangway.components.core.keys import member_key, munge_key
 from gangway.components.core.lookup import pinned
-from gangway.images.specs import Flavour
 from gangway.stacks.base.factory import Factory, Image
 from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host
@@ -196,8 +195,8 @@ class ComponentFactory(Factory[AwsPlan]):
             return ready
         url, arn = self._repository(key)
         assert self.found.login is not None, "look_up_all returns it if an image is built"
-        flavour: Flavour = "cuda-efa" if count_efa(self.planned.machine) else "cuda"
-        return Image(build_image(self.config.stack, flavour, url, self.found.login, self.opts).image, arn)
+        image = build_image(self.config.stack, self.planned.flavour, url, self.found.login, self.opts)
+        return Image(image.image, arn)
 
     def _repository(self, key: Key) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
         """URL and ARN of the repository."""

@@ -26,7 +26,7 @@ from gangway.components.core.limits import HeadPortsArgs, SlurmPortsArgs
 from gangway.components.estimate.cost import CostComponent, paid_once
 from gangway.components.kubernetes.spec import ClusterSpec
 from gangway.images.slurm.conf import SRUN_PORTS, SlurmSpec
-from gangway.images.specs import EXPORTER_PORTS
+from gangway.images.specs import EXPORTER_PORTS, Flavour
 from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import api_finding, check_machine_types, get_spec, is_static, topology_findings
 from gangway.stacks.base.shared import (
@@ -79,6 +79,11 @@ class AwsPlan:
     member_key: bool
     tags: dict[str, str]
     eks: EksPlan | None = None
+
+    @property
+    def flavour(self) -> Flavour:
+        """The trainer's image for these nodes."""
+        return "cuda-efa" if count_efa(self.machine) else "cuda"
 
 
 def plan(config: StackConfig) -> AwsPlan:

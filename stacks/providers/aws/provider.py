@@ -21,6 +21,7 @@ _TAGGABLE = """
     batch: ComputeEnvironment
     budgets: Budget
     cloudwatch: CompositeAlarm LogGroup MetricAlarm
+    codebuild: Project
     dynamodb: Table
     ebs: Volume
     ec2: CapacityBlockReservation CapacityReservation DefaultSecurityGroup Eip Fleet FlowLog Instance
@@ -83,6 +84,7 @@ PROVIDER = Provider(
     ),
     adapters={
         "audit": "gangway.finops.audit.aws",
+        "image-build": "gangway.live.image_build.aws",
         "live": "gangway.live.clouds.aws",
         "permissions": "gangway.live.permissions.aws",
         "preflight": "gangway.live.preflight.aws",

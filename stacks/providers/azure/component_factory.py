@@ -204,7 +204,7 @@ class ComponentFactory(Factory[AzurePlan]):
             "username": LOGIN_USER,
             "password": push_password(registry.registry_host, self.found.token),
         }
-        built = build_image(self.config.stack, "cuda", registry.repository_url, login, self.opts)
+        built = build_image(self.config.stack, self.planned.flavour, registry.repository_url, login, self.opts)
         return Image(built.image, registry.repository_id)
 
     def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | None:

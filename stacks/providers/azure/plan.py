@@ -27,6 +27,7 @@ from gangway.components.core.job import JobSpec
 from gangway.components.kubernetes.charts import queue_manifests
 from gangway.components.kubernetes.manifest import Manifest
 from gangway.components.kubernetes.spec import GPU, JOBS, JOBS_ONLY, ClusterSpec, Flavor, aks_allocatable
+from gangway.images.specs import Flavour
 from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node
 from gangway.stacks.base.shared import check_head, named_zone, nodes_meet, tag_policy
@@ -66,6 +67,7 @@ class AzurePlan:
     meets: bool
     standing: bool
     tags: dict[str, str]
+    flavour: Flavour = "cuda"
 
 
 def plan(config: StackConfig) -> AzurePlan:

@@ -129,6 +129,7 @@ PROVIDER = Provider(
     ),
     adapters={
         "audit": "gangway.finops.audit.azure",
+        "image-build": "gangway.live.image_build.azure",
         "live": "gangway.live.clouds.azure",
         "permissions": "gangway.live.permissions.azure",
         "preflight": "gangway.live.preflight.azure",

@@ -38,7 +38,6 @@ from gangway.components.gcp.storage import (
 from gangway.components.gcp.tpu.queued_tpu import QueuedTpu
 from gangway.components.gcp.tpu.reconciler import TpuReconciler
 from gangway.components.gcp.tpu.request import queued_resource_body
-from gangway.images.specs import Flavour
 from gangway.stacks.base.factory import Factory, Image
 from gangway.stacks.base.kept import keep_text
 from gangway.stacks.base.shared import head_host, steps_alarm_minutes
@@ -198,8 +197,7 @@ class ComponentFactory(Factory[GcpPlan]):
             "username": LOGIN_USER,
             "password": self.found.token,
         }
-        flavour: Flavour = "cuda" if self.planned.tpu is None else "xla"
-        image = build_image(self.config.stack, flavour, registry.repository_url, login, self.opts)
+        image = build_image(self.config.stack, self.planned.flavour, registry.repository_url, login, self.opts)
         return Image(image.image, registry.repository_id)
 
     def storage(self, network: Network, key: Key) -> FileSystem | None:

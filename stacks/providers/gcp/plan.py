@@ -21,6 +21,7 @@ from gangway.components.gcp.network import plan_network
 from gangway.components.gcp.slices import SlicePlan, plan_slice, slice_machine, slice_prices, worker_tflops
 from gangway.components.gcp.storage import plan_filestore, plan_lustre
 from gangway.components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node, gke_allocatable
+from gangway.images.specs import Flavour
 from gangway.stacks.base import shared
 from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node, is_static
 from gangway.stacks.base.shared import check_head, named_zone, nodes_meet, tag_policy
@@ -165,6 +166,11 @@ class GcpPlan:
     standing: bool
     commands: bool
     tags: dict[str, str]
+
+    @property
+    def flavour(self) -> Flavour:
+        """The trainer's image for these nodes."""
+        return "cuda" if self.tpu is None else "xla"
 
     @property
     def queues_slices(self) -> bool:

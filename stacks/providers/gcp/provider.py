@@ -102,6 +102,7 @@ PROVIDER = Provider(
     ),
     adapters={
         "audit": "gangway.finops.audit.gcp",
+        "image-build": "gangway.live.image_build.gcp",
         "live": "gangway.live.clouds.gcp",
         "permissions": "gangway.live.permissions.gcp",
         "preflight": "gangway.live.preflight.gcp",

@@ -12,7 +12,7 @@ from gangway.images.hosts import HostSpec, render_host_installer
 from gangway.images.render import BIN_DIR
 from gangway.images.slurm.conf import SlurmHost, SlurmRung, SlurmSpec
 from gangway.images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec
-from gangway.images.specs import TRAINER_UID, RdmaSetup, stack_uid
+from gangway.images.specs import TRAINER_UID, Flavour, RdmaSetup, stack_uid
 from gangway.stacks.base import shared
 from gangway.stacks.base.shared import (
     METRICS_PORT,
@@ -56,6 +56,7 @@ class HostsPlan:
     labels: dict[str, str]
     meets: bool
     member_key: bool
+    flavour: Flavour = "cuda"
 
     @property
     def run_dirs(self) -> str:

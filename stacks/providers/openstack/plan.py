@@ -12,6 +12,7 @@ from gangway.components.openstack.capacity import check_flavour, check_ladder
 from gangway.components.openstack.launch import plan_boot_source
 from gangway.components.openstack.network import NetworkPlan, check_services, plan_addresses, plan_network
 from gangway.components.openstack.storage import check_share
+from gangway.images.specs import Flavour
 from gangway.stacks.base import shared
 from gangway.stacks.base.shared import (
     RENDEZVOUS_PORT,
@@ -48,6 +49,7 @@ class OpenstackPlan:
     head: bool
     member_key: bool
     tags: dict[str, str]
+    flavour: Flavour = "cuda"
 
 
 def get_section(config: StackConfig) -> OpenstackConfig:

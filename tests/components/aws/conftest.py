@@ -142,6 +142,11 @@ def example_args(
             "head": {"rendezvous_port": 29400, "metrics_port": 9400, "lustre": True},
             "tags": tags,
         },
+        "ImageBuilder": {
+            "repository_arn": "arn:aws:ecr:us-east-2:1:repository/x",
+            "region": "us-east-2",
+            "tags": tags,
+        },
         "ImageRegistry": {"kms_key_arn": KEY, "tags": tags},
         "LustreFileSystem": {
             "capacity_gib": 1200,

@@ -107,6 +107,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "memory": ("--preset dcgan-digits", "--config {c}/x.json"),
     "schema": ("",),
     "dockerfile": ("",),
+    "image build": ("aws-demo --dry-run --repository r/x", "{c}/Pulumi.x.yaml --dry-run"),
     "signature": ("r/x@sha256:{d} --key x.pem", "r/x@sha256:{d} --key {c}/x.pem"),
     "report": (
         "{r}/examples/reconcile/runs --format csv",

@@ -75,6 +75,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "bench resume": ("{journal.jsonl@}",),
     "job submit": ("{f}", "{f}.yaml"),
     "job show": ("{run.json@}",),
+    "image build": ("{f}.yaml --dry-run",),
     "breaker show": ("{f}.yaml",),
     "breaker reset": ("{f}.yaml",),
 }

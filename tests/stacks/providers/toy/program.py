@@ -18,6 +18,7 @@ from gangway.components.estimate.cost import (
     of_resources,
     price_line,
 )
+from gangway.images.specs import Flavour
 from gangway.stacks.base import shared
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates import provider_findings
@@ -40,11 +41,13 @@ class ToyPlan:
         machine: each of them.
         region: where they are.
         tags: of every machine.
+        flavour: of the trainer's image.
     """
 
     machine: MachineType
     region: Region
     tags: dict[str, str]
+    flavour: Flavour = "cuda"
 
 
 def plan(config: StackConfig) -> ToyPlan:
