@@ -18,6 +18,7 @@ CLOUD = "aws"
 SLURM_DIR = "/etc/slurm"
 _LUSTRE = "@tcp:/"
 _PACKAGES = ("munge", "python3-boto3", "slurm-client")
+NODE_PACKAGES = (*_PACKAGES, "slurmd")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +165,7 @@ def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
         "LUSTRE_EFA": str(spec.lustre_efa_interfaces or ""),
         "LUSTRE_EFA_SHA256": spec.lustre_efa_setup_sha256,
         "SCRATCH_MOUNT_POINT": spec.scratch_mount_point or "",
-        "SLURM_PACKAGES": " ".join([*_PACKAGES, "slurmd"]),
+        "SLURM_PACKAGES": " ".join(NODE_PACKAGES),
     }
     values = {"image_has_docker": False, "role": "worker", "steps": spec.steps, "tries_again": False}
     exporters = render_exporters(CLOUD, spec.exporters, image_has_docker=True)

@@ -205,7 +205,7 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
     names = pulumi.Output.all(munge.name, get_mount_source(lustre), logs.log_group_name).apply(
         lambda known: SlurmNames(*known)
     )
-    images = stack.machine_images()
+    images = stack.node_images(stack.machine_images(), network, key)
     node = _identity(stack, "node", munge, key, logs)
     user_data = keep_text(
         config, "nodes", names.apply(lambda known: node_user_data(config, engine, planned, known)), names

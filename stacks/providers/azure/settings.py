@@ -120,6 +120,7 @@ SETTINGS = ProviderSettings(
     },
     lacking={
         "cluster.root_device_name": "Azure detects an image's boot disk",
+        "cluster.machine_image": "`up` builds no machine images on Azure",
         "budget.activate_tag": "Azure's tags count from the day they are set and need no activation",
     },
     image=ImageForm(

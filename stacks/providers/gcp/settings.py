@@ -279,6 +279,7 @@ SETTINGS = ProviderSettings(
     },
     lacking={
         "cluster.root_device_name": "Google Cloud detects an image's boot disk",
+        "cluster.machine_image": "`up` builds no machine images on Google Cloud",
         "budget.activate_tag": "Google Cloud's labels count from the hour they are set and need no activation",
     },
     image=ImageForm(re.compile(r"projects/.+"), _IMAGE),
