@@ -1,0 +1,56 @@
+"""Sandbox handlers of EC2 Image Builder, which moto lacks, and of CodeBuild."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gangway.sandbox.aws import Aws, Handler, Wire, one, put, validated
+from gangway.sandbox.rows import Applied
+
+_TOKEN = {"clientToken": "sandbox"}  # the provider sends one for each request
+_AMI = "ami-5a5d6b0c5a5d6b0c5"
+_PLACE = "arn:aws:imagebuilder:{aws.region}:{aws.account}"
+
+
+def _builder(operation: str, path: str, **renames: str) -> Handler:
+    """The handler of a resource of Image Builder. `path`: of its ARN, which is its id."""
+    arn = f"{_PLACE}:{path}"
+    return put("imagebuilder", operation, arn, named="name", fixed=_TOKEN, outputs={"arn": arn}, **renames)
+
+
+def _machine_image(aws: Aws, wire: Wire) -> Applied:
+    inputs = {**wire.take("tags"), **wire.rest(), **_TOKEN}
+    parameters = aws.request("imagebuilder", "CreateImage", inputs)
+    arn = f"{parameters['imageRecipeArn'].replace(':image-recipe/', ':image/')}/1"
+    made = [{"amis": [{"accountId": aws.account, "image": _AMI, "region": aws.region}]}]
+    return validated(aws, wire, "imagebuilder", "CreateImage", parameters, arn, arn=arn, outputResources=made)
+
+
+def _read_project(aws: Aws, sent: Mapping[str, Any], _: str) -> Mapping[str, Any]:
+    return one(aws.read("codebuild", "BatchGetProjects", {"names": [sent["name"]]})["projects"])
+
+
+def _project(aws: Aws, wire: Wire) -> Applied:
+    tags = [{"key": key, "value": value} for key, value in wire.take_value("tags", {}).items()]
+    inputs = {**wire.rest(), "tags": tags}
+    parameters, made = aws.create("codebuild", "CreateProject", inputs, buildTimeout="timeoutInMinutes")
+    name = parameters["name"]
+    outputs = wire.outputs(arn=made["project"]["arn"])
+    return Applied(name, outputs, parameters, lambda: _read_project(aws, parameters, name))
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "aws:codebuild/project:Project": _project,
+    "aws:imagebuilder/component:Component": _builder(
+        "CreateComponent", "component/{name}/{semanticVersion}/1", version="semanticVersion"
+    ),
+    "aws:imagebuilder/distributionConfiguration:DistributionConfiguration": _builder(
+        "CreateDistributionConfiguration", "distribution-configuration/{name}"
+    ),
+    "aws:imagebuilder/image:Image": _machine_image,
+    "aws:imagebuilder/imageRecipe:ImageRecipe": _builder(
+        "CreateImageRecipe", "image-recipe/{name}/{semanticVersion}", version="semanticVersion"
+    ),
+    "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration": _builder(
+        "CreateInfrastructureConfiguration", "infrastructure-configuration/{name}"
+    ),
+}
