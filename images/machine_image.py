@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from gangway.images import render, shell
-from gangway.images.slurm.aws import NODE_PACKAGES
+from gangway.images.slurm.conf import NODE_PACKAGES
 from gangway.images.specs import EXPORTER_IMAGES, pinned_image
 
 END_OF_INSTALL = "# A machine image has all above; the rest is of each boot.\n"

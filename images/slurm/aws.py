@@ -11,14 +11,19 @@ from gangway.images import render
 from gangway.images.exporters import render_exporters
 from gangway.images.observability import prometheus_files, render_prometheus
 from gangway.images.shell import NO_LOG, PROMETHEUS_USER, bash_assignments
-from gangway.images.slurm.conf import SlurmSpec, account_words, conf_files, fabric_files
+from gangway.images.slurm.conf import (
+    MACHINE_PACKAGES,
+    NODE_PACKAGES,
+    SlurmSpec,
+    account_words,
+    conf_files,
+    fabric_files,
+)
 from gangway.images.specs import TRAINER_UID, Breaker, FileSystem, exporter_ports, pinned_image
 
 CLOUD = "aws"
 SLURM_DIR = "/etc/slurm"
 _LUSTRE = "@tcp:/"
-_PACKAGES = ("munge", "python3-boto3", "slurm-client")
-NODE_PACKAGES = (*_PACKAGES, "slurmd")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +205,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
         "SLURM_ACCOUNTING_DUMP": spec.accounting_dump,
         "SLURM_ACCOUNTS": "yes" if slurm.accounting else "",
         "SLURM_HEAD_NAME": slurm.head_name,
-        "SLURM_PACKAGES": " ".join([*_PACKAGES, "slurmctld", *accounting]),
+        "SLURM_PACKAGES": " ".join([*MACHINE_PACKAGES, "slurmctld", *accounting]),
         "SLURM_SHARED_DIR": spec.shared_dir,
         "SLURM_STATE_DIR": slurm.state_dir,
     }
