@@ -32,9 +32,15 @@ def dockerfile_for(flavour: Flavour) -> str:
 
 
 def context_files(root: Path = ROOT) -> list[Path]:
-    """The files of the build context, in a fixed order: what the Dockerfile copies, and .dockerignore."""
+    """The files of the build context, in a fixed order: what the Dockerfile copies, and .dockerignore, which leaves out
+    the same.
+    """
     copied = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
-    return [path for path in (root / ".dockerignore", *copied) if path.is_file() and "__pycache__" not in path.parts]
+    return [root / ".dockerignore", *(path for path in copied if path.is_file() and not _is_left_out(path, root))]
+
+
+def _is_left_out(path: Path, root: Path) -> bool:
+    return any(part == "__pycache__" or part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def content_tag(dockerfile: str, root: Path = ROOT) -> str:
