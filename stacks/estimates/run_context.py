@@ -35,8 +35,9 @@ def context_files(root: Path = ROOT) -> list[Path]:
     """The files of the build context, in a fixed order: what the Dockerfile copies, and .dockerignore, which leaves out
     the same.
     """
-    copied = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
-    return [root / ".dockerignore", *(path for path in copied if path.is_file() and not _is_left_out(path, root))]
+    found = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
+    copied = [path for path in found if not _is_left_out(path, root)]
+    return [path for path in (root / ".dockerignore", *copied) if path.is_file()]
 
 
 def _is_left_out(path: Path, root: Path) -> bool:
