@@ -16,6 +16,7 @@ from gangway.components.azure.policies import (
     RANDOM_DIGITS,
     RUN_WRITER_ACTIONS,
     SECRET_USER,
+    assignable_scopes,
     container_id,
     get_account,
     group_id,
@@ -294,7 +295,7 @@ class Grantee:
             role_type="CustomRole",
             description=f"Made and removed by the stack {self.stack}",
             scope=group,
-            assignable_scopes=[group],
+            assignable_scopes=pulumi.Output.all(group, group if scope is None else scope).apply(assignable_scopes),
             permissions=[authorization.PermissionArgs(actions=list(actions), data_actions=list(data_actions) or None)],
             opts=self.opts,
         )

@@ -15,9 +15,13 @@ import pulumi_azure_native as azure
 from gangway.components.azure.launch import Image
 from gangway.components.azure.policies import RUNG_TAG
 from gangway.components.core.lookup import Lookup, look_up
-from gangway.stacks.base.ownership import Owner
+from gangway.stacks.base.ownership import Owner, built_identities, own_state
 from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.azure.existing import Facts, address, problems, read_facts
+from gangway.stacks.providers.azure.existing_outputs import GivenIdentity
+from gangway.stacks.providers.azure.existing_settings import PLACE, ExistingConfig
 from gangway.stacks.providers.azure.plan import AzurePlan
+from gangway.stacks.providers.azure.settings import AzureConfig
 
 IMAGES_API_VERSION = "2024-07-01"
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){2}")
@@ -31,6 +35,17 @@ class Lookups:
     token: pulumi.Output[str]
     tenant_id: str
     images: Mapping[str, str]
+    given: "Given"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What only Azure knows of the existing resources; empty where there are none."""
+
+    registry_host: str = ""
+    file_system_address: str = ""
+    node_identity: GivenIdentity | None = None
+    head_identity: GivenIdentity | None = None
 
 
 def look_up_all(
@@ -45,7 +60,54 @@ def look_up_all(
         for what, image in images.items()
         if image.floats
     }
-    return Lookups(pulumi.Output.secret(token), tenant, newest)
+    return Lookups(pulumi.Output.secret(token), tenant, newest, check_existing(config, planned, token))
+
+
+def check_existing(config: StackConfig, planned: AzurePlan, token: str) -> Given:
+    """Reads the existing resources. ExceptionGroup of InputErrors: what is wrong with them. Without a `token`, in a
+    plan, placeholders.
+    """
+    own = config.section(AzureConfig).existing
+    if not own.ids:
+        return Given()
+    if token.startswith("${"):
+        names = ("node_identity_id", "head_identity_id")
+        identities = [_identity(own, name, f"${{{name}.clientId}}", f"${{{name}.principalId}}") for name in names]
+        return Given("${registry_id.loginServer}", "${file_system_id.mgsAddress}", *identities)
+    facts = _read_facts(config, planned, token)
+    is_built = bool(built_identities(own_state()))
+    found = [one.error for one in problems(config, planned, facts) if not (one.only_new and is_built)]
+    if found:
+        raise found[0] if len(found) == 1 else ExceptionGroup("existing resources", found)
+    return Given(
+        facts.text("registry_id", "properties", "loginServer"),
+        address(facts),
+        *(
+            _identity(own, name, *(facts.text(name, "properties", key) for key in ("clientId", "principalId")))
+            for name in ("node_identity_id", "head_identity_id")
+        ),
+    )
+
+
+def _identity(own: ExistingConfig, name: str, client_id: str, principal_id: str) -> GivenIdentity | None:
+    return None if name not in own.ids else GivenIdentity.known(own.ids[name], client_id, principal_id)
+
+
+def _read_facts(config: StackConfig, planned: AzurePlan, token: str) -> Facts:
+    def get(path: str, api_version: str, query: Mapping[str, str] | None = None, /) -> Any:
+        try:
+            return get_json(path, api_version, token, query)
+        except OSError as error:
+            if getattr(error, "code", None) == 404:
+                return None
+            raise
+
+    fix = "run `az login` as a user with the role Reader on each of them"
+    try:
+        return read_facts(config, get)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        lookup = Lookup("the existing resources", f"subscription {planned.subscription_id}", PLACE, fix)
+        raise lookup.failed(repr(error)) from None
 
 
 def _lookup(planned: AzurePlan, subject: str) -> Lookup:
@@ -99,12 +161,12 @@ def get_json(path: str, api_version: str, token: str, query: Mapping[str, str] |
 
 
 NETWORKS_API_VERSION = "2021-04-01"
-NETWORK = "microsoft.network/virtualnetworks"
-"""A destroyed stack leaves its resource group, storage account and vault behind, but no network."""
+NETWORKS = ("microsoft.network/virtualnetworks", "microsoft.compute/virtualmachinescalesets")
+"""A destroyed stack leaves its resource group, storage account and vault behind, but neither network nor scale set."""
 
 
 def find_owner(stack: str, subscription_id: str, provider: azure.Provider) -> Owner | None:
-    """The stack whose network has the tag. LookupFailedError: the lookup failed."""
+    """The stack whose network or scale set has the tag. LookupFailedError: the lookup failed."""
     fix = f"{LOGIN}, and you need the role Reader"
     lookup = Lookup(f"the networks of {stack}", f"subscription {subscription_id}", "gangway:identity", fix)
     opts = pulumi.InvokeOptions(provider=provider)
@@ -112,7 +174,7 @@ def find_owner(stack: str, subscription_id: str, provider: azure.Provider) -> Ow
     tagged = {"$filter": f"tagName eq 'gangway-stack' and tagValue eq '{stack}'"}
     try:
         found = get_json(f"/subscriptions/{subscription_id}/resources", NETWORKS_API_VERSION, token, tagged)["value"]
-        networks = [one for one in found if str(one["type"]).lower() == NETWORK]
+        networks = [one for one in found if str(one["type"]).lower() in NETWORKS]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise lookup.failed(repr(error)) from None
     return Owner(f"network {networks[0]['id']}", networks[0].get("tags") or {}) if networks else None
