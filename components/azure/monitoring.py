@@ -398,13 +398,12 @@ class NodeLogs(pulumi.ComponentResource):
         check_retention(args["retention_days"])
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
         given = args.get("workspace")
+        workspace_id: pulumi.Input[str]
         if given is None:
             workspace = self._workspace()
-            table = self._table(workspace.name, args["resource_group_name"])
-            workspace_id = after(workspace.id, table)
+            workspace_id, table = workspace.id, self._table(workspace.name, args["resource_group_name"])
         else:
-            table = self._table(given["name"], given["resource_group_name"])
-            workspace_id = after(given["id"], table)
+            workspace_id, table = given["id"], self._table(given["name"], given["resource_group_name"])
         endpoint = monitor.DataCollectionEndpoint(
             f"{name}-lines",
             **common_inputs(args),
@@ -413,8 +412,8 @@ class NodeLogs(pulumi.ComponentResource):
             ),
             opts=self._child,
         )
-        rule = self._rule(endpoint, workspace_id)
-        self.workspace_id = workspace_id
+        self.workspace_id = after(workspace_id, table)
+        rule = self._rule(endpoint, self.workspace_id)
         self.data_collection_rule_id = rule.id
         self.ingestion_url = pulumi.Output.concat(
             endpoint.logs_ingestion.apply(_address),

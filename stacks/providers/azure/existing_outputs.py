@@ -72,7 +72,10 @@ class GivenKey:
     def from_settings(cls, key: ExistingKey) -> Self:
         """Of the key in the settings."""
         return cls(
-            *(_known(value) for value in (key.key_name, key.key_url, key.vault_uri, key.vault_id)),
+            key_name=_known(key.key_name),
+            key_url=_known(key.key_url),
+            vault_uri=_known(key.vault_uri),
+            vault_id=_known(key.vault_id),
             identity_id=_known(key.identity_id),
             disk_encryption_set_id=_known(key.disk_encryption_set_id),
         )

@@ -17,11 +17,12 @@ from gangway.components.azure.policies import RUNG_TAG
 from gangway.components.core.lookup import Lookup, look_up
 from gangway.stacks.base.ownership import Owner, built_identities, own_state
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.azure.existing import Facts, address, problems, read_facts
+from gangway.stacks.providers.azure.existing import problems
+from gangway.stacks.providers.azure.existing_facts import read_facts
 from gangway.stacks.providers.azure.existing_outputs import GivenIdentity
 from gangway.stacks.providers.azure.existing_settings import PLACE, ExistingConfig
 from gangway.stacks.providers.azure.plan import AzurePlan
-from gangway.stacks.providers.azure.settings import AzureConfig
+from gangway.stacks.providers.azure.settings import get_existing
 
 IMAGES_API_VERSION = "2024-07-01"
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){2}")
@@ -64,50 +65,43 @@ def look_up_all(
 
 
 def check_existing(config: StackConfig, planned: AzurePlan, token: str) -> Given:
-    """Reads the existing resources. ExceptionGroup of InputErrors: what is wrong with them. Without a `token`, in a
-    plan, placeholders.
+    """Reads the existing resources. ExceptionGroup of InputErrors: some do not fit; LookupFailedError: no answer.
+    Without a `token`, in a plan, placeholders.
     """
-    own = config.section(AzureConfig).existing
+    own = get_existing(config)
     if not own.ids:
         return Given()
     if token.startswith("${"):
-        names = ("node_identity_id", "head_identity_id")
-        identities = [_identity(own, name, f"${{{name}.clientId}}", f"${{{name}.principalId}}") for name in names]
+        identities = [_identity(own, name, f"${{{name}.clientId}}", f"${{{name}.principalId}}") for name in _IDENTITIES]
         return Given("${registry_id.loginServer}", "${file_system_id.mgsAddress}", *identities)
-    facts = _read_facts(config, planned, token)
-    is_built = bool(built_identities(own_state()))
-    found = [one.error for one in problems(config, planned, facts) if not (one.only_new and is_built)]
-    if found:
-        raise found[0] if len(found) == 1 else ExceptionGroup("existing resources", found)
-    return Given(
-        facts.text("registry_id", "properties", "loginServer"),
-        address(facts),
-        *(
-            _identity(own, name, *(facts.text(name, "properties", key) for key in ("clientId", "principalId")))
-            for name in ("node_identity_id", "head_identity_id")
-        ),
-    )
 
-
-def _identity(own: ExistingConfig, name: str, client_id: str, principal_id: str) -> GivenIdentity | None:
-    return None if name not in own.ids else GivenIdentity.known(own.ids[name], client_id, principal_id)
-
-
-def _read_facts(config: StackConfig, planned: AzurePlan, token: str) -> Facts:
     def get(path: str, api_version: str, query: Mapping[str, str] | None = None, /) -> Any:
         try:
             return get_json(path, api_version, token, query)
         except OSError as error:
-            if getattr(error, "code", None) == 404:
+            if getattr(error, "code", None) in (403, 404):
                 return None
-            raise
+            fix = "run `az login` as a user with the role Reader there, and try again"
+            raise Lookup(path, f"subscription {planned.subscription_id}", PLACE, fix).failed(repr(error)) from None
 
-    fix = "run `az login` as a user with the role Reader on each of them"
-    try:
-        return read_facts(config, get)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        lookup = Lookup("the existing resources", f"subscription {planned.subscription_id}", PLACE, fix)
-        raise lookup.failed(repr(error)) from None
+    facts = read_facts(own, get)
+    is_built = bool(built_identities(own_state()))
+    found = [one.to_error(own) for one in problems(config, planned, facts) if not (one.only_new and is_built)]
+    if found:
+        raise ExceptionGroup("existing resources do not fit", found)
+    keys = ("clientId", "principalId")
+    return Given(
+        facts.text("registry_id", "properties", "loginServer"),
+        facts.text("file_system_id", "properties", "clientInfo", "mgsAddress"),
+        *(_identity(own, name, *(facts.text(name, "properties", key) for key in keys)) for name in _IDENTITIES),
+    )
+
+
+_IDENTITIES = ("node_identity_id", "head_identity_id")
+
+
+def _identity(own: ExistingConfig, name: str, client_id: str, principal_id: str) -> GivenIdentity | None:
+    return None if name not in own.ids else GivenIdentity.known(own.ids[name], client_id, principal_id)
 
 
 def _lookup(planned: AzurePlan, subject: str) -> Lookup:

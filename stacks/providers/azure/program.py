@@ -20,7 +20,7 @@ from gangway.stacks.providers.azure.existing_outputs import GivenGroup
 from gangway.stacks.providers.azure.findings import findings
 from gangway.stacks.providers.azure.lookups import find_owner, look_up_all, refuse_stale_sizes
 from gangway.stacks.providers.azure.plan import AzurePlan, job_spec, plan
-from gangway.stacks.providers.azure.settings import AzureConfig
+from gangway.stacks.providers.azure.settings import get_existing
 from gangway.stacks.providers.azure.user_data import Names, check_user_data
 
 __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
@@ -41,7 +41,7 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     record_choice(config.stack, config.encryption)
     sizes = refuse_stale_sizes(found.token)
     opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[sizes])
-    given = config.section(AzureConfig).existing.resource_group_id
+    given = get_existing(config).resource_group_id
     place: ResourceGroupArgs = {"location": config.region, "tags": planned.tags}
     group = ResourceGroup(config.stack, place, opts) if given is None else GivenGroup.from_id(given)
     stack = ComponentFactory(config, planned, opts, found, group)

@@ -12,8 +12,8 @@ from gangway.components.core.findings import InputError
 from gangway.components.estimate.cost import Declared
 from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.azure.existing_settings import existing_mistakes
-from gangway.stacks.providers.azure.settings import SETTINGS, AzureConfig
+from gangway.stacks.providers.azure.existing_mistakes import mistakes
+from gangway.stacks.providers.azure.settings import SETTINGS, AzureConfig, provided
 
 if TYPE_CHECKING:
     from gangway.stacks.providers.azure.plan import AzurePlan
@@ -105,8 +105,7 @@ def _check_ids(config: StackConfig) -> Iterator[InputError]:
                 allowed=f"only with {beside}",
                 fix=f"remove it, or add {beside}",
             )
-    stack = (section.subscription_id, section.private_endpoints, section.bastion)
-    yield from existing_mistakes(config, existing, *stack)
+    yield from mistakes(config)
 
 
 def _bucket_service(resources: Sequence[Declared]) -> str:
@@ -143,6 +142,7 @@ PROVIDER = Provider(
     },
     settings=SETTINGS,
     mistakes=_check_ids,
+    existing=provided,
     catalog=bundled_folder("azure"),
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "azure"),

@@ -10,7 +10,8 @@ from gangway.components.core.blob_url import read_blob_url
 from gangway.components.core.fields import Whole
 from gangway.stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
 from gangway.stacks.config.section import Section
-from gangway.stacks.providers.azure.existing_settings import RESOURCE, ExistingConfig
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.azure.existing_settings import PLACE, RESOURCE, ExistingConfig
 
 _GUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _GUID_EXAMPLES = [f"{digit * 8}-0000-0000-0000-{digit * 12}" for digit in "123"]
@@ -144,3 +145,13 @@ SETTINGS = ProviderSettings(
         "name the subscription in gangway:azure, and the account by `az login` or ARM_CLIENT_ID and its like",
     ),
 )
+
+
+def get_existing(config: StackConfig) -> ExistingConfig:
+    """The resources that the stack only uses; none by default."""
+    return config.section(AzureConfig).existing
+
+
+def provided(config: StackConfig) -> dict[str, str]:
+    """Config path -> id of each of them."""
+    return {f"{PLACE}.{key}": id_ for key, id_ in get_existing(config).ids.items()}
