@@ -123,9 +123,8 @@ def _has_way_out(subnet: SubnetFacts) -> bool:
     has_gateway = any(one.get("useRemoteGateways") for one in subnet.peerings)
     is_private = subnet.subnet.get("defaultOutboundAccess") is False
     has_default = not is_private and all(hop == "Internet" for hop in subnet.next_hops)
-    return (
-        subnet.subnet.get("natGateway") is not None or has_gateway or is_open or bool(_WAYS_OUT & {*subnet.next_hops})
-    )
+    has_route = bool(_WAYS_OUT & {*subnet.next_hops})
+    return has_route or has_gateway or has_default or subnet.subnet.get("natGateway") is not None
 
 
 def _head_address(own: ExistingConfig, facts: Facts, subnet: SubnetFacts) -> Iterator[Problem]:

@@ -20,10 +20,10 @@ _KEY_URL = re.compile(r"https://(?P<vault>[A-Za-z0-9-]{3,24})\.vault\.azure\.net
 # Storage": disk encryption set and disks too.
 _OWN_SUBSCRIPTION: Mapping[str, str] = {
     "resource_group_id": "a stack creates resources in its own subscription alone",
-    "subnet_id": "Azure connects machines only to networks of their own subscription: name a subnet of the spoke",
+    "subnet_id": "Azure connects machines only to networks of the same subscription: name a subnet of the spoke",
     "lustre_subnet_id": "the file system is in the subscription of its network",
-    "application_security_groups.fabric": "machines join only groups of their own subscription",
-    "application_security_groups.head": "machines join only groups of their own subscription",
+    "application_security_groups.fabric": "machines join only groups of the same subscription",
+    "application_security_groups.head": "machines join only groups of the same subscription",
     "private_dns_zone_id": "the stack creates the head's record in its own subscription alone",
     "key.disk_encryption_set_id": "disks and their disk encryption set are in one subscription",
     "log_workspace_id": "the stack creates its table in its own subscription alone",
@@ -158,7 +158,7 @@ def _key_mistakes(config: StackConfig, own: ExistingConfig, subscription_id: str
         # "Use customer-managed encryption keys with Azure Managed Lustre": properties of the key vault.
         yield InputError(
             f"{PLACE}.key.vault_id",
-            "Managed Lustre takes a key only from a vault of its own subscription",
+            "Managed Lustre takes a key only from a vault of the same subscription",
             value=own.key.vault_id,
             allowed=f"a vault in the subscription {subscription_id}",
             fix="name a key there, or bring an existing file system in file_system_id",

@@ -100,7 +100,7 @@ class GivenRuns:
 
 @dataclass(frozen=True)
 class GivenRegistry:
-    """As ImageRegistry. Images of several stacks share the registry, so each stack has a repository of its own."""
+    """As ImageRegistry. Images of several stacks share the registry, so each stack has a separate repository."""
 
     repository_url: pulumi.Output[str]
     repository_id: pulumi.Output[str]
