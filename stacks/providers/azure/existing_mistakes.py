@@ -1,6 +1,5 @@
 """Mistakes in the settings `existing` of gangway:azure that need no lookup."""
 
-import re
 from collections.abc import Iterator, Mapping
 
 from gangway.components.core.findings import InputError
@@ -14,7 +13,6 @@ from gangway.stacks.providers.azure.existing_settings import (
 )
 from gangway.stacks.providers.azure.settings import AzureConfig
 
-_KEY_URL = re.compile(r"https://(?P<vault>[A-Za-z0-9-]{3,24})\.vault\.azure\.net/keys/(?P<key>[A-Za-z0-9-]{1,127})/.+")
 # Setting -> why Azure or the stack needs it in the stack's own subscription. "Virtual machines and network interfaces":
 # a NIC, its network and its machine are in one subscription and location; "Server-side encryption of Azure Disk
 # Storage": disk encryption set and disks too.
@@ -73,7 +71,8 @@ def mistakes(config: StackConfig) -> Iterator[InputError]:
 def _refused(own: ExistingConfig, names: tuple[str, ...], why: str) -> Iterator[InputError]:
     for name in sorted(own.model_fields_set.intersection(names), key=names.index):
         if getattr(own, name) not in (None, SecurityGroupIds()):
-            yield InputError(f"{PLACE}.{name}", why, allowed=f"no {name} here", fix=f"leave {name} out")
+            value, fix = own.values.get(name), f"leave {name} out"
+            yield InputError(f"{PLACE}.{name}", why, value=value, allowed=f"no {name} here", fix=fix)
 
 
 def _missing(name: str, why: str, example: str) -> InputError:
@@ -143,9 +142,8 @@ def _key_mistakes(config: StackConfig, own: ExistingConfig, subscription_id: str
         return
     if config.encryption != "customer-key":
         yield _no_effect("key", "data is encrypted with Azure's keys", "set gangway:encryption: customer-key")
-    match = _KEY_URL.fullmatch(own.key.key_url)
     vault = resource_name(own.key.vault_id)
-    if match is not None and match["vault"].lower() != vault.lower():
+    if own.key.vault_uri.lower() != f"https://{vault}.vault.azure.net/".lower():
         yield InputError(
             f"{PLACE}.key.key_url",
             "not a key of the vault in vault_id",

@@ -411,7 +411,7 @@ def _egress(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             f"into any tenant's {everybodys}": "a service tag selects a service, not its owner",
         },
         ""
-        if own.private_endpoints
+        if own.private_endpoints or own.existing.subnet_id is not None
         else ("set private_endpoints: true, which allows only the stack's storage account, registry and vault"),
     )
 
