@@ -49,12 +49,11 @@ from gangway.stacks.providers.azure.existing_outputs import (
     GivenFileSystem,
     GivenGroup,
     GivenIdentity,
-    GivenKey,
     GivenNetwork,
     GivenRegistry,
     GivenRuns,
 )
-from gangway.stacks.providers.azure.existing_settings import ExistingConfig, group_name, resource_name
+from gangway.stacks.providers.azure.existing_settings import ExistingConfig, ExistingKey, group_name, resource_name
 from gangway.stacks.providers.azure.lookups import TIMEOUT_SEC, Lookups, api_root
 from gangway.stacks.providers.azure.plan import AzurePlan, head_type
 from gangway.stacks.providers.azure.settings import AzureConfig
@@ -110,7 +109,7 @@ def _exchange_token(host: str, token: str) -> str:
             raise RefusedError(error.code, error.reason) from None
 
 
-Key = EncryptionKey | GivenKey | None
+Key = EncryptionKey | ExistingKey | None
 Network = TrainingNetwork | GivenNetwork
 Runs = RunBucket | GivenRuns
 Registry = ImageRegistry | GivenRegistry
@@ -173,7 +172,7 @@ class ComponentFactory(Factory[AzurePlan]):
         if self.config.encryption == "provider-key":
             return None
         if (given := self.existing.key) is not None:
-            return GivenKey.from_settings(given)
+            return given
         args = {**self.place("subscription_id", "stack"), "tenant_id": self.own.tenant_id, **self.role_wait}
         return self.declare(EncryptionKey, args)
 
@@ -252,7 +251,7 @@ class ComponentFactory(Factory[AzurePlan]):
         if storage is None:
             return None
         if self.existing.file_system_id is not None:
-            return GivenFileSystem.at(self.found.given.file_system_address)
+            return GivenFileSystem(self.found.given.file_system_address)
         args = {
             **self.place("subscription_id", "stack", "zone"),
             "capacity_gib": storage.capacity_gib,

@@ -60,7 +60,7 @@ def problems(config: StackConfig, planned: AzurePlan, facts: Facts) -> Iterator[
     if (subnet := facts.subnets.get("subnet_id")) is not None:
         yield from _subnet(config, planned, subnet)
         yield from _head_address(own, facts, subnet)
-        yield from _closed_ports(own, subnet)
+        yield from _closed_ports(config, own, subnet)
         yield from _dns(own, facts, subnet)
     yield from _file_system(config, own, facts)
     if (subnet := facts.subnets.get("lustre_subnet_id")) is not None and planned.lustre is not None:
@@ -150,7 +150,7 @@ def _dns(own: ExistingConfig, facts: Facts, subnet: SubnetFacts) -> Iterator[Pro
         yield Problem("private_dns_zone_id", found, "a zone with a link to that network", fix)
 
 
-def _closed_ports(own: ExistingConfig, subnet: SubnetFacts) -> Iterator[Problem]:
+def _closed_ports(config: StackConfig, own: ExistingConfig, subnet: SubnetFacts) -> Iterator[Problem]:
     """Connections of one machine to another in the subnet, and to the internet."""
     if not subnet.prefixes:
         return
@@ -167,7 +167,8 @@ def _closed_ports(own: ExistingConfig, subnet: SubnetFacts) -> Iterator[Problem]
         for text, (source, target, port) in needed.items()
         if not all(is_open(subnet, way, source, target, port) for way in ("Inbound", "Outbound"))
     ]
-    if not is_open(subnet, "Outbound", nodes, {_INTERNET}, 443):
+    # With endpoints, service tags may be open instead, whose addresses are not known here.
+    if config.network.egress == "nat" and not is_open(subnet, "Outbound", nodes, {_INTERNET}, 443):
         closed.append("from nodes to the internet on port 443")
     if closed:
         found = f"its network security group refuses TCP {'; '.join(closed)}"

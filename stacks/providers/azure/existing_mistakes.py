@@ -28,13 +28,10 @@ _OWN_SUBSCRIPTION: Mapping[str, str] = {
     "run_container_id": "the role that writes records exists only in the stack's subscription",
 }
 _NEEDS_SUBNET = (
-    *("head_private_ip", "lustre_subnet_id", "application_security_groups", "private_dns_zone_id"),
-    "file_system_id",
+    "head_private_ip",
+    *("lustre_subnet_id", "application_security_groups", "private_dns_zone_id", "file_system_id"),
 )
-_NOT_WITH_AKS = (
-    *("subnet_id", "head_private_ip", "lustre_subnet_id", "application_security_groups", "private_dns_zone_id"),
-    *("file_system_id", "data_folder", "node_identity_id", "head_identity_id"),
-)
+_NOT_WITH_AKS = ("subnet_id", *_NEEDS_SUBNET, "data_folder", "node_identity_id", "head_identity_id")
 
 
 def mistakes(config: StackConfig) -> Iterator[InputError]:

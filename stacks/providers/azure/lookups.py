@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -72,13 +72,12 @@ def check_existing(config: StackConfig, planned: AzurePlan, token: str) -> Given
     if not own.ids:
         return Given()
     if token.startswith("${"):
-        identities = [_identity(own, name, f"${{{name}.clientId}}", f"${{{name}.principalId}}") for name in _IDENTITIES]
-        return Given("${registry_id.loginServer}", "${file_system_id.mgsAddress}", *identities)
+        return _given(own, lambda setting, key: f"${{{setting}.{key}}}")
 
     def get(path: str, api_version: str, query: Mapping[str, str] | None = None, /) -> Any:
         try:
             return get_json(path, api_version, token, query)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             if getattr(error, "code", None) in (403, 404):
                 return None
             fix = "run `az login` as a user with the role Reader there, and try again"
@@ -89,19 +88,16 @@ def check_existing(config: StackConfig, planned: AzurePlan, token: str) -> Given
     found = [one.to_error(own) for one in problems(config, planned, facts) if not (one.only_new and is_built)]
     if found:
         raise ExceptionGroup("existing resources do not fit", found)
-    keys = ("clientId", "principalId")
-    return Given(
-        facts.text("registry_id", "properties", "loginServer"),
-        facts.text("file_system_id", "properties", "clientInfo", "mgsAddress"),
-        *(_identity(own, name, *(facts.text(name, "properties", key) for key in keys)) for name in _IDENTITIES),
+    return _given(own, lambda setting, key: facts.text(setting, "properties", *key.split(".")))
+
+
+def _given(own: ExistingConfig, text: Callable[[str, str], str]) -> Given:
+    """`text`: of a setting's resource, by its key in Azure's answer."""
+    node, head = (
+        GivenIdentity(own.ids[name], pulumi.Output.from_input(text(name, "clientId"))) if name in own.ids else None
+        for name in ("node_identity_id", "head_identity_id")
     )
-
-
-_IDENTITIES = ("node_identity_id", "head_identity_id")
-
-
-def _identity(own: ExistingConfig, name: str, client_id: str, principal_id: str) -> GivenIdentity | None:
-    return None if name not in own.ids else GivenIdentity.known(own.ids[name], client_id, principal_id)
+    return Given(text("registry_id", "loginServer"), text("file_system_id", "clientInfo.mgsAddress"), node, head)
 
 
 def _lookup(planned: AzurePlan, subject: str) -> Lookup:

@@ -17,6 +17,7 @@ from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.component_factory import ComponentFactory, marketplace_images
 from gangway.stacks.providers.azure.existing_outputs import GivenGroup
+from gangway.stacks.providers.azure.existing_settings import group_name
 from gangway.stacks.providers.azure.findings import findings
 from gangway.stacks.providers.azure.lookups import find_owner, look_up_all, refuse_stale_sizes
 from gangway.stacks.providers.azure.plan import AzurePlan, job_spec, plan
@@ -43,7 +44,7 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[sizes])
     given = get_existing(config).resource_group_id
     place: ResourceGroupArgs = {"location": config.region, "tags": planned.tags}
-    group = ResourceGroup(config.stack, place, opts) if given is None else GivenGroup.from_id(given)
+    group = ResourceGroup(config.stack, place, opts) if given is None else GivenGroup(group_name(given))
     stack = ComponentFactory(config, planned, opts, found, group)
     if planned.standing:
         # Imported here, so that other stacks do not load Kubernetes' SDK.
