@@ -198,6 +198,11 @@ MISTAKES: dict[str, tuple[Spoil, str, list[str]]] = {
         "file_system_id",
         ["its state is Failed"],
     ),
+    "root squash": (
+        changed(IDS["file_system_id"], rootSquashSettings={"mode": "RootOnly"}),
+        "file_system_id",
+        ["it maps root to another user"],
+    ),
     "a file system without peering": (
         changed(IDS["file_system_id"], filesystemSubnet=f"{NETWORK}-2/subnets/lustre"),
         "file_system_id",
@@ -231,6 +236,7 @@ MISTAKES: dict[str, tuple[Spoil, str, list[str]]] = {
         ["the table of another stack"],
     ),
     "no versions": (changed(BLOBS, isVersioningEnabled=False), "run_container_id", ["keeps no old versions"]),
+    "a legal hold": (changed(IDS["run_container_id"], hasLegalHold=True), "run_container_id", ["a legal hold"]),
     "immutable records": (
         changed(IDS["run_container_id"], hasImmutabilityPolicy=True),
         "run_container_id",

@@ -230,6 +230,9 @@ def _file_system(config: StackConfig, own: ExistingConfig, facts: Facts) -> Iter
         found = f"it has {size} GiB, and gangway:storage has {config.storage.capacity_gib}"
         fix = f"set gangway:storage.capacity_gib: {size}"
         yield Problem(setting, found, "its real size, for the figures of the plan", fix)
+    if facts.text(setting, "properties", "rootSquashSettings", "mode") not in ("", "None"):
+        found, fix = "it maps root to another user, and nodes write as root", "let its owner set no root squash"
+        yield Problem(setting, found, "a file system without root squash", fix)
     place = facts.text(setting, "properties", "filesystemSubnet").partition("/subnets/")[0].lower()
     subnet = facts.subnets.get("subnet_id")
     if place and subnet is not None:
@@ -287,6 +290,6 @@ def _stores(facts: Facts) -> Iterator[Problem]:
         fix = "let its owner run `az storage account blob-service-properties update --enable-versioning true`"
         found = "its account keeps no old versions, and machines overwrite records"
         yield Problem(setting, found, "an account with blob versioning", fix)
-    if facts.text(setting, "properties", "hasImmutabilityPolicy") == "True":
-        found = "an immutability policy keeps machines from overwriting records"
+    if "True" in {facts.text(setting, "properties", key) for key in ("hasImmutabilityPolicy", "hasLegalHold")}:
+        found = "an immutability policy or a legal hold keeps machines from overwriting records"
         yield Problem(setting, found, "a container without such a policy", "name another container")

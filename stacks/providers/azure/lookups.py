@@ -167,7 +167,7 @@ def find_owner(stack: str, subscription_id: str, provider: azure.Provider) -> Ow
         networks = [one for one in found if str(one["type"]).lower() in NETWORKS]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise lookup.failed(repr(error)) from None
-    return Owner(f"network {networks[0]['id']}", networks[0].get("tags") or {}) if networks else None
+    return Owner(f"resource {networks[0]['id']}", networks[0].get("tags") or {}) if networks else None
 
 
 SETS_VERSION, POOLS_VERSION = "2024-07-01", "2024-09-01"

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from gangway.live.preflight.azure import get_checks
 from gangway.live.preflight.azure_existing import existing_checks
 from gangway.live.preflight.check import Answer, State
 from gangway.stacks.loading.loader import from_file
+from gangway.stacks.plan.plan import make_plan
 from gangway.stacks.providers.azure.plan import plan
 from tests.azure_existing import IDS, MISTAKES, ONLY_NEW, STACK, SUBNET, Answers, answers
 
@@ -27,6 +29,11 @@ def test_all_in_good_order(cloud: Any, rest: Any, outcomes: Any) -> None:
     paths = [call.path for call in cloud.calls]
     assert len(paths) == len(set(paths)) + 3, "each is read once; three scopes are asked about two identities"
     assert {call.method for call in cloud.calls} == {"GET"}
+
+
+def test_they_are_among_the_checks_of_the_stack(rest: Any) -> None:
+    paths = {check.path for check in get_checks(make_plan(CONFIG), rest)}
+    assert {f"gangway:azure.existing.{name}" for name in IDS} <= paths
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -7,6 +7,7 @@ import pytest
 
 from gangway.components.core.findings import InputError, Severity
 from gangway.live.permissions.needs import DEFAULT, make_needs
+from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.loading.loader import from_file
 from gangway.stacks.plan.plan import make_plan
@@ -14,7 +15,7 @@ from gangway.stacks.providers.azure.existing import Problem, is_open, problems
 from gangway.stacks.providers.azure.existing_facts import SubnetFacts, read_facts
 from gangway.stacks.providers.azure.findings import findings
 from gangway.stacks.providers.azure.plan import plan
-from gangway.stacks.providers.azure.settings import get_existing, provided
+from gangway.stacks.providers.azure.settings import get_existing
 from gangway.stacks.recording import Recording
 from tests.azure_existing import (
     IDS,
@@ -221,7 +222,7 @@ def test_the_first_rule_that_applies_decides(changes: dict[str, Any], allows: bo
 
 
 def test_the_plan_names_what_exists_and_what_it_must_allow(azure_edited: Edited) -> None:
-    assert set(provided(CONFIG).values()) == set(IDS.values())
+    assert get_provider("azure").existing(CONFIG) == {f"gangway:azure.existing.{key}": id_ for key, id_ in IDS.items()}
     codes = {one.code: one for one in findings(CONFIG, plan(CONFIG), None)}
     assert IDS["registry_id"] in codes["existing.provided"].message
     assert "29400 from nodes to the head" in codes["existing.network-owner"].message
