@@ -165,7 +165,7 @@ MISTAKES: dict[str, tuple[Spoil, str, list[str]]] = {
     "closed ports": (
         refused("10.20.0.0/24", "10.20.0.0/24"),
         "subnet_id",
-        ["refuses TCP between nodes (such as port 50000, for NCCL); from nodes to the head on port 29400"],
+        ["its network security group refuses TCP from the head to nodes on port 9400"],
     ),
     "no internet": (refused("*", "Internet", "Outbound"), "subnet_id", ["from nodes to the internet on port 443"]),
     "an address in use": (

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv4Network
 from gangway.components.azure.network import LUSTRE_PORTS
 from gangway.components.core.findings import InputError
 from gangway.components.estimate.storage_sizes import GIB_PER_TIB
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT
+from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, scrapes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.existing_facts import SUBNETS, Facts, SubnetFacts
 from gangway.stacks.providers.azure.existing_settings import PLACE, ExistingConfig, resource_name
@@ -60,7 +60,7 @@ def problems(config: StackConfig, planned: AzurePlan, facts: Facts) -> Iterator[
     if (subnet := facts.subnets.get("subnet_id")) is not None:
         yield from _subnet(config, planned, subnet)
         yield from _head_address(own, facts, subnet)
-        yield from _closed_ports(config, own, subnet)
+        yield from _closed_ports(config, planned, subnet)
         yield from _dns(own, facts, subnet)
     yield from _file_system(config, own, facts)
     if (subnet := facts.subnets.get("lustre_subnet_id")) is not None and planned.lustre is not None:
@@ -150,22 +150,23 @@ def _dns(own: ExistingConfig, facts: Facts, subnet: SubnetFacts) -> Iterator[Pro
         yield Problem("private_dns_zone_id", found, "a zone with a link to that network", fix)
 
 
-def _closed_ports(config: StackConfig, own: ExistingConfig, subnet: SubnetFacts) -> Iterator[Problem]:
+def _closed_ports(config: StackConfig, planned: AzurePlan, subnet: SubnetFacts) -> Iterator[Problem]:
     """Connections of one machine to another in the subnet, and to the internet."""
     if not subnet.prefixes:
         return
+    own, several = get_existing(config), planned.num_machines > 1
     groups = own.application_security_groups
     nodes = {str(subnet.prefixes[0][_RESERVED]), groups.fabric or ""}
     heads = {own.head_private_ip or "", groups.head or ""}
     needed = {
-        f"between nodes (such as port {_NCCL_PORT}, for NCCL)": (nodes, nodes, _NCCL_PORT),
-        f"from nodes to the head on port {RENDEZVOUS_PORT}": (nodes, heads, RENDEZVOUS_PORT),
-        f"from the head to nodes on port {METRICS_PORT}": (heads, nodes, METRICS_PORT),
+        f"between nodes (such as port {_NCCL_PORT}, for NCCL)": (several, nodes, nodes, _NCCL_PORT),
+        f"from nodes to the head on port {RENDEZVOUS_PORT}": (several, nodes, heads, RENDEZVOUS_PORT),
+        f"from the head to nodes on port {METRICS_PORT}": (scrapes(config), heads, nodes, METRICS_PORT),
     }
     closed = [
         text
-        for text, (source, target, port) in needed.items()
-        if not all(is_open(subnet, way, source, target, port) for way in ("Inbound", "Outbound"))
+        for text, (is_needed, source, target, port) in needed.items()
+        if is_needed and not all(is_open(subnet, way, source, target, port) for way in ("Inbound", "Outbound"))
     ]
     # With endpoints, service tags may be open instead, whose addresses are not known here.
     if config.network.egress == "nat" and not is_open(subnet, "Outbound", nodes, {_INTERNET}, 443):

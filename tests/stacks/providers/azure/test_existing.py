@@ -33,6 +33,7 @@ from tests.azure_existing import (
     answers,
     at,
     changed,
+    refused,
     rule,
     subnet,
     without,
@@ -183,6 +184,12 @@ def test_servers_of_a_new_file_system_need_room_and_ports(azure_edited: Edited) 
     assert full.only_new
     assert "11 free addresses" in full.found
     assert "from nodes to its servers on port 988" in closed.found
+
+
+def test_several_nodes_connect_to_each_other_and_to_the_head(azure_edited: Edited) -> None:
+    config = azure_edited(ALL, cluster={"nodes": {"min": 2, "max": 2}})
+    (problem,) = found(refused("10.20.0.0/24", "10.20.0.0/24"), config)
+    assert "between nodes (such as port 50000, for NCCL); from nodes to the head on port 29400; from" in problem.found
 
 
 FABRIC, HEAD = ("/g/applicationSecurityGroups/nodes", "/g/applicationSecurityGroups/head")
