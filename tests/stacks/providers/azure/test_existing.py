@@ -255,6 +255,8 @@ def test_own_identities_may_use_what_exists(azure_edited: Edited, recorded: Call
     roles = [one.inputs for one in made if one.type.endswith(":RoleDefinition") and "-runs" in one.name]
     data = IDS["run_container_id"].partition("/providers/")[0]
     assert {tuple(role["assignableScopes"]) for role in roles} == {(IDS["resource_group_id"], data)}
+    names = [one.inputs["roleName"] for one in made if one.type.endswith(":RoleDefinition")]
+    assert all(name.startswith("Gangway azure-existing in training (11111111): ") for name in names), "unique"
 
 
 def test_a_cluster_of_kubernetes_uses_group_key_logs_registry_and_container(
