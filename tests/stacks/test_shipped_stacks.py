@@ -107,6 +107,15 @@ ALONE = {
         "RunBucket",
         "TrainingNetwork",
     },
+    "azure-existing": {
+        "Budget",
+        "HeadNode",
+        "IbNodePool",
+        "MemberKeyVault",
+        "NodeLogs",
+        "Observability",
+        "TrainerImage",
+    },
     "gcp-existing": {
         "Budget",
         "ExistingIdentity",
@@ -191,6 +200,7 @@ COUNTS = {
     "eks-p5-kueue": (1, 1, 2, 0, 1, 0, 2, 1),
     # Containers: of runs, and of the log of imports.
     "aks-ndv5": (2, 0, 1, 1, 1, 1, 0, 0, 1),
+    "azure-existing": (0, 0, 0, 0, 0, 0, 1, 2, 1),
     "azure-nc-dev": (0, 0, 1, 0, 1, 1, 1, 2, 1),
     "azure-ndv4": (0, 1, 1, 0, 1, 2, 1, 1, 0),
     "azure-ndv5-spot": (0, 1, 2, 1, 1, 2, 1, 2, 1),
