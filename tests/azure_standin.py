@@ -70,6 +70,7 @@ class Azure:
         live: by name, the sizes of scale sets that are nobody's of these, and of AKS's pools.
         versions: of every image in the Marketplace.
         tagged: what a subscription holds, `{id, type, tags}`.
+        existing: by path, what Resource Manager answers about resources of others; it knows nothing else then.
         calls: of APIs, in their order.
     """
 
@@ -101,6 +102,7 @@ class Azure:
         self.live: dict[str, int] = {}
         self.versions = ["22.04.9", "22.04.10", "22.04.2"]
         self.tagged: Callable[[], list[dict[str, Any]]] = list
+        self.existing: dict[str, Any] = {}
         self.calls: list[Call] = []
         self.tokens: dict[str, str] = {}
         self.asleep = threading.Event()
@@ -187,6 +189,8 @@ class Azure:
             return 200, json.dumps({"value": found}).encode()
         if "/artifacttypes/vmimage/" in call.path:
             return 200, json.dumps([{"name": version} for version in self.versions]).encode()
+        if self.existing and known == ARM:
+            return self._about_existing(call)
         token = call.headers.get("authorization", "").removeprefix("Bearer ")
         if self.tokens.get(token) != RESOURCES[known]:
             raise Refusal(401, "InvalidAuthenticationToken")
@@ -195,6 +199,14 @@ class Azure:
         if known == "vault.azure.net":
             return self._vault(call, host.split(".")[0])
         return self._blob(call, host.split(".")[0]) if known.startswith("blob") else self._ingest(call)
+
+    def _about_existing(self, call: Call) -> tuple[int, bytes]:
+        path = call.path.removeprefix(f"/{ARM}")
+        if "api-version" not in call.query:
+            raise Refusal(400, "MissingApiVersionParameter")
+        if call.method != "GET" or path not in self.existing:
+            raise Refusal(404 if call.method == "GET" else 405, f"{call.method} {path}")
+        return 200, json.dumps(self.existing[path]).encode()
 
     def _vault(self, call: Call, vault: str) -> tuple[int, bytes]:
         name = call.path.partition("/secrets/")[2]

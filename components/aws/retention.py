@@ -25,6 +25,7 @@ RETENTION = Retention(
             """,
             "the link between file system and bucket": "fsx: DataRepositoryAssociation",
             "kept for days while the stack is up; records are in the bucket": "cloudwatch: LogGroup",
+            "builds images, and keeps none": "codebuild: Project",
             "keys between the machines of one stack, created again by `up`": "ssm: Parameter",
             "machines and what runs on them: their disks are scratch": """
                 autoscaling: Group LifecycleHook Policy Schedule ec2: CapacityBlockReservation Fleet Instance

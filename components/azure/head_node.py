@@ -38,7 +38,8 @@ _WITHOUT_ACCELERATED_NETWORKING = frozenset({"Standard_B2ms", "Standard_B2s"})
 
 class HeadNodeArgs(CommonArgs):
     """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record in the
-    private DNS zone `zone_id`; `private_ip` is fixed (`head_address`). `security_group_ids` are application security
+    private DNS zone `zone_id` (its name; None for no record) of `zone_resource_group_name` (the machine's);
+    `private_ip` is fixed (`head_address`). `security_group_ids` are application security
     groups. `root_volume_gib` (64) holds the trainer's image; `machine_type` defaults to Standard_D2s_v5, `image_id` to
     Ubuntu 24.04's newest image, or `image_version` of it. `secure_boot` (true) is off for unsigned modules, such as a
     Lustre client; `trusted_launch` and `encryption_at_host` (both true) for machine types without them;
@@ -53,7 +54,8 @@ class HeadNodeArgs(CommonArgs):
     identity_id: pulumi.Input[str]
     user_data: pulumi.Input[str]
     host_name: str
-    zone_id: pulumi.Input[str]
+    zone_id: pulumi.Input[str] | None
+    zone_resource_group_name: NotRequired[str]
     machine_type: NotRequired[str]
     image_id: NotRequired[str]
     image_version: NotRequired[pulumi.Input[str]]
@@ -90,21 +92,26 @@ class HeadNode(pulumi.ComponentResource):
         machine = self._machine(self._nic())
         if args.get("entra_login", False):
             self._login(machine)
-        record = privatedns.PrivateRecordSet(
-            f"{name}-head",
-            resource_group_name=args["resource_group_name"],
-            private_zone_name=args["zone_id"],
+        zone = args["zone_id"]
+        records = [] if zone is None else [self._record(zone)]
+        self.instance_id = machine.id
+        self.private_ip = pulumi.Output.from_input(args["private_ip"])
+        # Consumers of the name are deleted before the machine.
+        self.host = after(args["host_name"], machine, *records)
+        register_outputs(self)
+
+    def _record(self, zone: pulumi.Input[str]) -> privatedns.PrivateRecordSet:
+        args = self._args
+        return privatedns.PrivateRecordSet(
+            f"{self._name}-head",
+            resource_group_name=args.get("zone_resource_group_name", args["resource_group_name"]),
+            private_zone_name=zone,
             relative_record_set_name=args["host_name"].partition(".")[0],
             record_type="A",
             ttl=_DNS_TTL_SEC,
             a_records=[privatedns.ARecordArgs(ipv4_address=args["private_ip"])],
             opts=self._child,
         )
-        self.instance_id = machine.id
-        self.private_ip = pulumi.Output.from_input(args["private_ip"])
-        # Consumers of the name are deleted before the machine.
-        self.host = after(args["host_name"], machine, record)
-        register_outputs(self)
 
     def _nic(self) -> network.NetworkInterface:
         """A separate resource, so that a replaced machine keeps the address."""

@@ -16,6 +16,7 @@ from gangway.components.azure.policies import (
     RANDOM_DIGITS,
     RUN_WRITER_ACTIONS,
     SECRET_USER,
+    assignable_scopes,
     container_id,
     get_account,
     group_id,
@@ -289,16 +290,19 @@ class Grantee:
         role = authorization.RoleDefinition(
             f"{self.name}-{self.kind}-{label}",
             role_definition_id=name.apply(lambda known: guid(*parts, known)),
-            # Role names are unique per directory; the group's name ends in digits.
-            role_name=pulumi.Output.concat("Gangway ", name, f" ({self.subscription_id[:8]}): {title}"),
+            # Role names are unique per directory; only the name of the stack's own group ends in digits.
+            role_name=name.apply(lambda known: f"Gangway {self._place(known)} ({self.subscription_id[:8]}): {title}"),
             role_type="CustomRole",
             description=f"Made and removed by the stack {self.stack}",
             scope=group,
-            assignable_scopes=[group],
+            assignable_scopes=pulumi.Output.all(group, group if scope is None else scope).apply(assignable_scopes),
             permissions=[authorization.PermissionArgs(actions=list(actions), data_actions=list(data_actions) or None)],
             opts=self.opts,
         )
         return [role, self._assign(label, self._role_id(role, label, title), group if scope is None else scope)]
+
+    def _place(self, group: str) -> str:
+        return group if group.startswith(self.stack) else f"{self.stack} in {group}"
 
     def _role_id(self, role: authorization.RoleDefinition, label: str, title: str) -> pulumi.Input[str]:
         if not self.wait_sec:

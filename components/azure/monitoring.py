@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NotRequired
+from typing import Any, NotRequired, TypedDict
 
 import pulumi
 from pulumi_azure_native import applicationinsights, monitor, operationalinsights
@@ -346,10 +346,19 @@ def _query(name: str, title: str, query: str, visualization: str) -> Item:
     return {"type": 3, "name": name, "content": content}
 
 
+class WorkspaceArgs(TypedDict):
+    """An existing Log Analytics workspace in the region and subscription of the stack."""
+
+    id: str
+    name: str
+    resource_group_name: str
+
+
 class NodeLogsArgs(CommonArgs):
-    """Inputs of NodeLogs. `retention_days` is 30 to 730."""
+    """Inputs of NodeLogs. `retention_days` is 30 to 730. `workspace` gets the table; without, one is created."""
 
     retention_days: int
+    workspace: NotRequired[WorkspaceArgs | None]
 
 
 class ObservabilityArgs(CommonArgs):
@@ -388,8 +397,13 @@ class NodeLogs(pulumi.ComponentResource):
         super().__init__("gangway:azure:NodeLogs", name, None, replacing(opts))
         check_retention(args["retention_days"])
         self._name, self._args, self._child = name, args, pulumi.ResourceOptions(parent=self)
-        workspace = self._workspace()
-        table = self._table(workspace)
+        given = args.get("workspace")
+        workspace_id: pulumi.Input[str]
+        if given is None:
+            workspace = self._workspace()
+            workspace_id, table = workspace.id, self._table(workspace.name, args["resource_group_name"])
+        else:
+            workspace_id, table = given["id"], self._table(given["name"], given["resource_group_name"])
         endpoint = monitor.DataCollectionEndpoint(
             f"{name}-lines",
             **common_inputs(args),
@@ -398,8 +412,8 @@ class NodeLogs(pulumi.ComponentResource):
             ),
             opts=self._child,
         )
-        rule = self._rule(endpoint, after(workspace.id, table))
-        self.workspace_id = after(workspace.id, table)
+        self.workspace_id = after(workspace_id, table)
+        rule = self._rule(endpoint, self.workspace_id)
         self.data_collection_rule_id = rule.id
         self.ingestion_url = pulumi.Output.concat(
             endpoint.logs_ingestion.apply(_address),
@@ -419,14 +433,16 @@ class NodeLogs(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _table(self, workspace: operationalinsights.Workspace) -> operationalinsights.Table:
+    def _table(
+        self, workspace_name: pulumi.Input[str], resource_group_name: pulumi.Input[str]
+    ) -> operationalinsights.Table:
         # The two APIs spell this type differently.
         spelled = {"datetime": "dateTime"}
         columns = [operationalinsights.ColumnArgs(name=name, type=spelled.get(kind, kind)) for name, kind in COLUMNS]
         return operationalinsights.Table(
             f"{self._name}-lines",
-            resource_group_name=self._args["resource_group_name"],
-            workspace_name=workspace.name,
+            resource_group_name=resource_group_name,
+            workspace_name=workspace_name,
             table_name=TABLE,
             plan=operationalinsights.TablePlanEnum.ANALYTICS,
             retention_in_days=self._args["retention_days"],

@@ -1,7 +1,7 @@
 """The rules of our grants: roles, scopes, and what is wider than we wish; names as Azure requires them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid5
 
@@ -44,6 +44,7 @@ GROUP_WIDE: Mapping[str, str] = {
     COST_READER: "read only; costs are told for groups, not for resources",
 }  # every action and role of our identities on the whole resource group, and why there is nothing narrower
 
+_GROUP = re.compile(r"/subscriptions/[^/]+/resourceGroups/[^/]+", re.IGNORECASE)
 _ACCOUNT = re.compile(
     r"/subscriptions/(?P<subscription>[0-9a-f-]{36})/resourceGroups/(?P<group>[^/]{1,90})"
     r"/providers/Microsoft\.Storage/storageAccounts/(?P<account>[a-z0-9]{3,24})",
@@ -116,6 +117,17 @@ def role_id(subscription_id: str, role: str) -> str:
 def group_id(subscription_id: str, resource_group_name: str) -> str:
     """The id of a resource group."""
     return f"/subscriptions/{subscription_id}/resourceGroups/{resource_group_name}"
+
+
+def assignable_scopes(places: Sequence[str]) -> list[str]:
+    """The resource groups in which a role must be assignable: its own, and that of its scope if that is another one.
+
+    >>> assignable_scopes(["/subscriptions/s/resourceGroups/g", "/subscriptions/s/resourceGroups/data/providers/a/b/c"])
+    ['/subscriptions/s/resourceGroups/g', '/subscriptions/s/resourceGroups/data']
+    """
+    own, scope = places
+    group = _GROUP.match(scope)
+    return [own] if group is None or group[0].lower() == own.lower() else [own, group[0]]
 
 
 def container_id(account_id: str, container: str) -> str:

@@ -285,9 +285,11 @@ def head_host(config: StackConfig) -> str:
     return f"head.{config.stack}.gangway.internal"
 
 
-def rendezvous(config: StackConfig, *, at_head: bool) -> Rendezvous:
-    """The rendezvous of workers at the head node; standalone if they need none."""
-    return Rendezvous(host=head_host(config), port=RENDEZVOUS_PORT) if at_head else Rendezvous(standalone=True)
+def rendezvous(config: StackConfig, *, at_head: bool, host: str = "") -> Rendezvous:
+    """The rendezvous of workers at the head node; standalone if they need none. `host`: instead of `head_host`."""
+    if not at_head:
+        return Rendezvous(standalone=True)
+    return Rendezvous(host=host or head_host(config), port=RENDEZVOUS_PORT)
 
 
 def get_training(

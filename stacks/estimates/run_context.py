@@ -32,9 +32,16 @@ def dockerfile_for(flavour: Flavour) -> str:
 
 
 def context_files(root: Path = ROOT) -> list[Path]:
-    """The files of the build context, in a fixed order: what the Dockerfile copies, and .dockerignore."""
-    copied = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
-    return [path for path in (root / ".dockerignore", *copied) if path.is_file() and "__pycache__" not in path.parts]
+    """The files of the build context, in a fixed order: what the Dockerfile copies, and .dockerignore, which leaves out
+    the same.
+    """
+    found = sorted([*(root / "trainer").rglob("*"), *(root / "images" / "locks").glob("*.lock")])
+    copied = [path for path in found if not _is_left_out(path, root)]
+    return [path for path in (root / ".dockerignore", *copied) if path.is_file()]
+
+
+def _is_left_out(path: Path, root: Path) -> bool:
+    return any(part == "__pycache__" or part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def content_tag(dockerfile: str, root: Path = ROOT) -> str:

@@ -130,14 +130,17 @@ class Update:
         return _matches(path, (self._tags.get(type_, ""), *self._provider.tags.started_inputs))
 
     def _direct_changes(self, urn: str) -> dict[str, Changed]:
-        option = self._options.get(urn)
-        ignored = option.ignore_changes if option else ()
         places = _places(self._before[urn]["inputs"], self._now[urn]["inputs"], "")
         return {
             place: Changed(_without_indices(place), before, now)
             for place, before, now in places
-            if not any(place == one or place.startswith((f"{one}.", f"{one}[")) for one in ignored)
+            if not self._ignores(urn, place)
         }
+
+    def _ignores(self, urn: str, place: str) -> bool:
+        option = self._options.get(urn)
+        ignored = option.ignore_changes if option else ()
+        return any(place == one or place.startswith((f"{one}.", f"{one}[")) for one in ignored)
 
     def _follow_replacements(self) -> None:
         users = self._users()
@@ -148,7 +151,8 @@ class Update:
                 self._replaced.add(urn)
             type_ = kind(self._now[urn]["type"])
             for user, place, output in users.get(urn, ()):
-                fresh = urn in self._replaced or output in _ALWAYS_NEW.get(type_, ())
+                renewed = output in _ALWAYS_NEW.get(type_, ()) and place not in self._before[user].get("kept", ())
+                fresh = urn in self._replaced or renewed
                 if fresh and place not in self._changes[user]:
                     self._add(user, place, self._now[urn]["name"])
                     waiting.append(user)
@@ -156,6 +160,8 @@ class Update:
                         self._by_tags.add((user, place))
 
     def _add(self, urn: str, place: str, followed: str) -> None:
+        if self._ignores(urn, place):
+            return
         self._changes[urn][place] = Changed(_without_indices(place), None, None)
         self._causes[urn, place] = f"follows {followed}"
 
@@ -165,7 +171,7 @@ class Update:
         for urn in self._changes:
             kept = self._options[urn].dependencies & new if urn in self._options else ()
             for stash in sorted(kept):
-                for place, value in _leaves(self._now[urn]["inputs"], ""):
+                for place, value in leaves(self._now[urn]["inputs"]):
                     if value == _SECRET:
                         self._add(urn, place, self._now[stash]["name"])
 
@@ -173,7 +179,7 @@ class Update:
         labels = {f"{one['type'].rpartition(':')[2]}.{one['name']}": urn for urn, one in self._now.items()}
         found: dict[str, list[tuple[str, str, str]]] = {}
         for user in self._changes:
-            for place, value in _leaves(self._now[user]["inputs"], ""):
+            for place, value in leaves(self._now[user]["inputs"]):
                 for label, output in _REFERENCE.findall(value):
                     if label in labels:
                         found.setdefault(labels[label], []).append((user, place, output))
@@ -376,7 +382,9 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
 
 
 def compare(before: Mapping[str, Any], now: Mapping[str, Any], planned: Sequence[PlannedResource] = ()) -> Difference:
-    """Compares two outputs of `gangway plan --json`. `planned`: this plan's resources, for their options."""
+    """Compares two outputs of `gangway plan --json`. `planned`: this plan's resources, for their options. A resource
+    before may have `kept`, the places of texts that stay although an image in them is built again.
+    """
     old, new = ({r["urn"]: r for r in plan["resources"]} for plan in (before, now))
     was, is_ = ({(f["code"], f["path"]) for f in plan["findings"]} for plan in (before, now))
     moves = any(before[key] != now[key] for key in ("provider", "region"))
@@ -475,13 +483,14 @@ def _places(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
         yield path, old, new
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Each text below `value` with its place, decompressed."""
     if isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _leaves(one, f"{path}.{key}" if path else key)
+            yield from leaves(one, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
         for index, one in enumerate(value):
-            yield from _leaves(one, f"{path}[{index}]")
+            yield from leaves(one, f"{path}[{index}]")
     elif isinstance(value, str):
         yield path, _decompress(value)
 

@@ -17,6 +17,7 @@ from gangway.components.estimate.cost import estimate
 from gangway.stacks.base.kept import SETTINGS, settings_digest
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.usage_costs import usage_lines
+from gangway.stacks.plan.difference import leaves
 from gangway.stacks.plan.plan import Plan, run_program
 from gangway.stacks.program import get_program
 from gangway.stacks.recording import PlaceholderCloud, PlannedResource
@@ -82,7 +83,9 @@ class LiveCloud(PlaceholderCloud):
 def earlier_plan(plan: Plan, live: Mapping[str, LiveResource]) -> dict[str, Any]:
     """The stack that is up, as `gangway plan --json` would show it; figures other than rates are unknown."""
     config = plan.config
-    real = run_program(config, LiveCloud(live, settings_digest(config))).resources
+    settings = settings_digest(config)
+    real = run_program(config, LiveCloud(live, settings)).resources
+    kept = {text for one in live.values() if one.trigger and one.kept(settings) for _, text in leaves(one.outputs)}
     planned = {_path(one.urn): one for one in plan.resources}
     before = {path: _before(planned.get(path), one) for path, one in sorted(live.items())}
     for one in real:
@@ -94,6 +97,8 @@ def earlier_plan(plan: Plan, live: Mapping[str, LiveResource]) -> dict[str, Any]
     ids = {one.urn: one.id for one in plan.resources}
     declared = [PlannedResource(**{**one, "parent": ""}, custom=True, id=ids.get(one["urn"], "")) for one in resources]
     cost = _cost(config, declared)
+    for path, was in live.items():
+        before[path]["kept"] = [place for place, text in leaves(was.inputs) if text in kept]
     now = plan.plain()
     same = {key: now[key] for key in ("stack", "provider", "region", "findings")}
     return {**same, "resources": resources, "cost": cost, "energy": {}, "carbon": {}}

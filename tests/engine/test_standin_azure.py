@@ -117,6 +117,28 @@ def test_a_set_of_identities_comes_back_as_an_object(plugin: Any) -> None:
     assert coming["identity"]["userAssignedIdentities"] == UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("subnet", "refusal"),
+    [
+        ({"serviceEndpoints": [{"service": "Microsoft.KeyVault"}]}, ""),
+        ({"serviceEndpoints": [{"service": "Microsoft.Storage"}]}, "SubnetsHaveNoServiceEndpointsConfigured: .*/s"),
+        ({"delegations": [{"name": "d", "serviceName": "Microsoft.Web/serverFarms"}]}, "SubnetIsDelegated: .*/s"),
+    ],
+)
+def test_a_subnet_must_take_what_is_put_into_it(plugin: Any, subnet: dict[str, Any], refusal: str) -> None:
+    plugin.create(NETWORK, {**PLACE, "virtualNetworkName": "v"})
+    id_ = plugin.create(SUBNET, {**PART, **subnet}).id
+    rules = {"virtualNetworkRules": [{"id": id_}]}
+    vault = {**PLACE, "vaultName": "k", "properties": {"networkAcls": rules}}
+    nic = {**PLACE, "networkInterfaceName": "n", "ipConfigurations": [{"subnet": {"id": id_}}]}
+    kind, inputs = (NIC, nic) if "delegations" in subnet else (VAULT, vault)
+    if not refusal:
+        assert plugin.create(kind, inputs).id
+        return
+    with pytest.raises(grpc.RpcError, match=refusal):
+        plugin.create(kind, inputs)
+
+
 def test_what_azure_adds_to_an_object_is_not_known_before(plugin: Any) -> None:
     properties = {"sku": {"family": "A", "name": "standard"}, "tenantId": "t"}
     inputs = {**PLACE, "vaultName": "v", "properties": properties}

@@ -70,6 +70,15 @@ GKE = {
 # Machines that are there already have everything else; OpenStack has no budget, and no service for lines; a cluster
 # with a queue has no job of its own, whose nodes write lines.
 ALONE = {
+    "aws-existing": {
+        "Budget",
+        "EfaNodePool",
+        "HeadNode",
+        "NodeLogs",
+        "Observability",
+        "SecretParameter",
+        "TrainerImage",
+    },
     "aws-p5-slurm": {
         "Budget",
         "EfaNodePool",
@@ -97,6 +106,15 @@ ALONE = {
         "ResourceGroup",
         "RunBucket",
         "TrainingNetwork",
+    },
+    "azure-existing": {
+        "Budget",
+        "HeadNode",
+        "IbNodePool",
+        "MemberKeyVault",
+        "NodeLogs",
+        "Observability",
+        "TrainerImage",
     },
     "gcp-existing": {
         "Budget",
@@ -174,6 +192,7 @@ COUNTED = (
 )
 COUNTS = {
     "aws-demo": (1, 0, 2, 1, 1, 0, 2, 1),
+    "aws-existing": (0, 1, 1, 1, 0, 0, 3, 0),
     "aws-g5-dev": (0, 1, 1, 0, 0, 0, 3, 8),
     "aws-p4d-block": (1, 0, 1, 1, 1, 2, 2, 1),
     "aws-p5-slurm": (1, 1, 2, 1, 1, 0, 3, 1),
@@ -181,6 +200,7 @@ COUNTS = {
     "eks-p5-kueue": (1, 1, 2, 0, 1, 0, 2, 1),
     # Containers: of runs, and of the log of imports.
     "aks-ndv5": (2, 0, 1, 1, 1, 1, 0, 0, 1),
+    "azure-existing": (0, 0, 0, 0, 0, 0, 1, 2, 1),
     "azure-nc-dev": (0, 0, 1, 0, 1, 1, 1, 2, 1),
     "azure-ndv4": (0, 1, 1, 0, 1, 2, 1, 1, 0),
     "azure-ndv5-spot": (0, 1, 2, 1, 1, 2, 1, 2, 1),
@@ -246,8 +266,12 @@ def test_it_is_planned_by_the_command(path: Path) -> None:
     assert {kind: classes[kind] for kind in counted} == dict(zip(counted, COUNTS[name], strict=True))
 
 
+# tests/engine/test_existing_aws.py: the cloud of the other needs what the stack brings.
+MADE_ON_AWS = [path for path in FILES if name_of(path).startswith("aws-") and name_of(path) != "aws-existing"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [path for path in FILES if name_of(path).startswith("aws-")], ids=name_of)
+@pytest.mark.parametrize("path", MADE_ON_AWS, ids=name_of)
 def test_it_is_applied_to_the_simulated_cloud(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("the sandbox reached for the network")

@@ -6,7 +6,7 @@ from gangway.components.catalog.permissions import load_permissions
 from gangway.live.permissions.needs import Document, Need, Use
 from gangway.live.permissions.roles import role_needs
 from gangway.stacks.plan.plan import Plan
-from gangway.stacks.providers.azure.settings import AzureConfig
+from gangway.stacks.providers.azure.settings import AzureConfig, get_existing, provided
 
 GRANTS = "Microsoft.Authorization/roleAssignments/write"
 _LIMIT = "the stack creates its resource group, so that no narrower scope exists before the first `up`"
@@ -14,7 +14,9 @@ _LIMIT = "the stack creates its resource group, so that no narrower scope exists
 
 def needs(plan: Plan, uses: Sequence[Use]) -> list[Need]:
     """One per operation."""
-    return role_needs(uses, _scope(plan), _LIMIT)
+    return role_needs(
+        uses, _scope(plan), "existing resources are in several groups" if provided(plan.config) else _LIMIT
+    )
 
 
 def documents(plan: Plan, needs: Sequence[Need]) -> list[Document]:
@@ -35,9 +37,15 @@ def documents(plan: Plan, needs: Sequence[Need]) -> list[Document]:
 
 def notes(plan: Plan, needs: Sequence[Need]) -> list[str]:
     """What a role cannot limit."""
-    if not any(need.action == GRANTS for need in needs):
-        return []
-    return [f"{GRANTS} lets the caller grant any role: limit it by a condition when you assign this role"]
+    lines = []
+    if groups := sorted({id_.partition("/providers/")[0] for id_ in provided(plan.config).values()}):
+        lines.append(f"`up` looks existing resources up: the role Reader on {', '.join(groups)}")
+    registry = get_existing(plan.config).registry_id
+    if registry is not None and not registry.startswith(f"{_scope(plan)}/"):
+        lines.append(f"`up` pushes the image, and this role is not assignable there: AcrPush on {registry}")
+    if any(need.action == GRANTS for need in needs):
+        lines.append(f"{GRANTS} lets the caller grant any role: limit it by a condition when you assign this role")
+    return lines
 
 
 def _scope(plan: Plan) -> str:

@@ -11,6 +11,7 @@ from gangway.components.core.http_session import open_session
 from gangway.components.core.limits import QuotaFinding, QuotaNeed
 from gangway.components.core.safe_text import kql_text
 from gangway.live.permissions.needs import actions_of_up
+from gangway.live.preflight.azure_existing import HOST, existing_checks
 from gangway.live.preflight.check import OFFERS_FIX, ROLE_FIX, Check, NoAnswerError, Result, compare_quota, conflicts
 from gangway.live.preflight.rest import Rest
 from gangway.stacks.base.rule import kind
@@ -20,7 +21,6 @@ from gangway.stacks.program import get_program
 from gangway.stacks.providers.azure.plan import AzurePlan, head_type
 from gangway.stacks.providers.azure.settings import AzureConfig
 
-HOST = "management.azure.com"
 COMPUTE, SKUS, RESOURCES, FEATURES = "2024-07-01", "2021-07-01", "2021-04-01", "2021-07-01"
 AUTHORIZATION, STORAGE, REGISTRY, GRAPH = "2022-04-01", "2023-05-01", "2023-07-01", "2024-04-01"
 """Versions of the APIs."""
@@ -60,6 +60,7 @@ def get_checks(plan: Plan, rest: Rest | None = None) -> list[Check]:
         *_image(stack),
         *_accounts(stack),
         _names(stack),
+        *existing_checks(config, planned, stack.rest),
     ]
 
 

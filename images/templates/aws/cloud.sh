@@ -44,13 +44,13 @@ print(json.dumps([{"timestamp": int(time.time() * 1000), "message": json.dumps(l
 }
 
 send_event() {
-    local instance events stream
+    local instance events to
     instance=$(imds instance-id) && events=$(log_events "$1" "$instance" "${@:2}") || return 1
     # Not the log group of the job's lines, which could forge events (gangway.components.aws.alarms).
-    stream=(--region "$REGION" --log-group-name "$LOG_GROUP/events" --log-stream-name "$instance/node")
+    to=(--region "$REGION" --log-group-name "$LOG_GROUP/events" --log-stream-name "$instance/node")
     # Fails if the stream exists, from the second event on.
-    aws logs create-log-stream "${stream[@]}" >/dev/null 2>&1 || true
-    aws logs put-log-events "${stream[@]}" --log-events "$events" >/dev/null
+    aws logs create-log-stream "${to[@]}" >/dev/null 2>&1 || true
+    aws logs put-log-events "${to[@]}" --log-events "$events" >/dev/null
 }
 
 # groups_of_stack QUERY: a JMESPath over the stack's Auto Scaling groups, as words.

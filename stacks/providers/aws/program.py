@@ -47,6 +47,17 @@ def newest_images(config: StackConfig, planned: AwsPlan) -> dict[str, str]:
     return images | ({"head": head} if planned.head else {})
 
 
+def _begin(config: StackConfig, planned: AwsPlan, *, builds: bool) -> ComponentFactory:
+    """Checks and looks up everything in the cloud, before the first resource. `builds`: the trainer's image."""
+    provider = aws.Provider(config.stack, region=config.region)
+    check_unclaimed(config, *owner_lookups(config, provider))
+    check_existing(config, planned, provider)
+    found = look_up_all(config, provider, newest_images(config, planned), builds=builds)
+    record_choice(config.stack, config.encryption)
+    record_existing(config, planned)
+    return ComponentFactory(config, planned, component_options(config, provider), found)
+
+
 def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     if planned.eks is not None:
@@ -57,18 +68,9 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     slurm = config.engine if isinstance(config.engine, SlurmConfig) else None
     if slurm is not None:
         check_slurm(config, slurm, planned)
-    else:
-        check_user_data(config, planned)
-    provider = aws.Provider(config.stack, region=config.region)
-    check_unclaimed(config, *owner_lookups(config, provider))
-    check_existing(config, planned, provider)
-    builds = slurm is None and config.ready_image is None
-    found = look_up_all(config, provider, newest_images(config, planned), builds=builds)
-    record_choice(config.stack, config.encryption)
-    record_existing(config, planned)
-    stack = ComponentFactory(config, planned, component_options(config, provider), found)
-    if slurm is not None:
-        return build_slurm(stack, slurm)
+        return build_slurm(_begin(config, planned, builds=False), slurm)
+    check_user_data(config, planned)
+    stack = _begin(config, planned, builds=config.ready_image is None)
     key = stack.key()
     runs = stack.runs(key)
     logs = stack.logs(key)

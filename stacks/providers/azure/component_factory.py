@@ -14,7 +14,7 @@ import pulumi
 from gangway.components.azure.aks import PODS_CIDR
 from gangway.components.azure.budget import Budget
 from gangway.components.azure.file_system import LustreFileSystem
-from gangway.components.azure.head_node import HEAD_IMAGE, HeadNode, head_address
+from gangway.components.azure.head_node import HEAD_IMAGE, HeadNode
 from gangway.components.azure.identity import (
     EncryptionKey,
     HeadIdentity,
@@ -25,11 +25,10 @@ from gangway.components.azure.identity import (
 )
 from gangway.components.azure.launch import Image as MachineImage
 from gangway.components.azure.launch import plan_image
-from gangway.components.azure.monitoring import NodeLogs, Observability
+from gangway.components.azure.monitoring import NodeLogs, Observability, WorkspaceArgs
 from gangway.components.azure.network import (
     PrivateEndpoints,
     TrainingNetwork,
-    plan_network,
 )
 from gangway.components.azure.node_pool import IbNodePool
 from gangway.components.azure.storage import (
@@ -43,9 +42,18 @@ from gangway.components.core.keys import member_key
 from gangway.components.core.lookup import pinned
 from gangway.stacks.base.factory import Factory, Image
 from gangway.stacks.base.kept import keep_text
-from gangway.stacks.base.shared import head_host, scrapes, steps_alarm_minutes
+from gangway.stacks.base.shared import scrapes, steps_alarm_minutes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import build_image
+from gangway.stacks.providers.azure.existing_outputs import (
+    GivenFileSystem,
+    GivenGroup,
+    GivenIdentity,
+    GivenNetwork,
+    GivenRegistry,
+    GivenRuns,
+)
+from gangway.stacks.providers.azure.existing_settings import ExistingConfig, ExistingKey, group_name, resource_name
 from gangway.stacks.providers.azure.lookups import TIMEOUT_SEC, Lookups, api_root
 from gangway.stacks.providers.azure.plan import AzurePlan, head_type
 from gangway.stacks.providers.azure.settings import AzureConfig
@@ -101,7 +109,11 @@ def _exchange_token(host: str, token: str) -> str:
             raise RefusedError(error.code, error.reason) from None
 
 
-Key = EncryptionKey | None
+Key = EncryptionKey | ExistingKey | None
+Network = TrainingNetwork | GivenNetwork
+Runs = RunBucket | GivenRuns
+Registry = ImageRegistry | GivenRegistry
+FileSystem = LustreFileSystem | GivenFileSystem
 
 
 def marketplace_images(config: StackConfig, planned: AzurePlan) -> dict[str, MachineImage]:
@@ -119,7 +131,12 @@ class ComponentFactory(Factory[AzurePlan]):
     """One method per component; `build` connects them."""
 
     found: Lookups
-    group: ResourceGroup
+    group: ResourceGroup | GivenGroup
+
+    @property
+    def existing(self) -> ExistingConfig:
+        """What the stack uses but does not own."""
+        return self.own.existing
 
     @property
     def own(self) -> AzureConfig:
@@ -151,21 +168,25 @@ class ComponentFactory(Factory[AzurePlan]):
         return {name: wanted for name, wanted in guards.items() if not wanted}
 
     def key(self) -> Key:
-        """The stack's key; None with Azure's keys."""
+        """The stack's key, or the given one; None with Azure's keys."""
         if self.config.encryption == "provider-key":
             return None
+        if (given := self.existing.key) is not None:
+            return given
         args = {**self.place("subscription_id", "stack"), "tenant_id": self.own.tenant_id, **self.role_wait}
         return self.declare(EncryptionKey, args)
 
     def flow_logs(self, key: Key) -> FlowLogStore | None:
         """The store of the network's flow log, if any."""
-        if not self.config.network.flow_logs:
+        if not self.config.network.flow_logs or self.existing.subnet_id is not None:
             return None
         args = {**self.place("subscription_id", "stack"), "key": _key_args(key), **self.role_wait}
         return self.declare(FlowLogStore, args)
 
-    def network(self, flow_logs: FlowLogStore | None) -> TrainingNetwork:
+    def network(self, flow_logs: FlowLogStore | None) -> Network:
         """The network, the way out and the firewall."""
+        if self.existing.subnet_id is not None:
+            return GivenNetwork.from_settings(self.existing)
         network, lustre = self.config.network, self.planned.lustre
         args = {
             **self.place("zone"),
@@ -184,21 +205,38 @@ class ComponentFactory(Factory[AzurePlan]):
         }
         return self.declare(TrainingNetwork, args)
 
-    def runs(self, key: Key) -> RunBucket:
+    def runs(self, key: Key) -> Runs:
         """The container of run records, which outlive the nodes."""
+        if (container_id := self.existing.run_container_id) is not None:
+            return GivenRuns.from_id(container_id)
         # It is replicated over the region's zones, independently of the nodes' zone.
         zone = next(iter(self.planned.region.zones), "")
         return self.declare(RunBucket, {**self.place(), "zone": zone, "key": _key_args(key)})
 
     def logs(self) -> NodeLogs:
         """The log table of the machines."""
-        return self.declare(NodeLogs, {**self.place(), "retention_days": self.config.observe.log_days})
+        given: WorkspaceArgs | None = None
+        if (workspace_id := self.existing.log_workspace_id) is not None:
+            given = {
+                "id": workspace_id,
+                "name": resource_name(workspace_id),
+                "resource_group_name": group_name(workspace_id),
+            }
+        return self.declare(
+            NodeLogs, {**self.place(), "retention_days": self.config.observe.log_days, "workspace": given}
+        )
+
+    def registry(self) -> Registry:
+        """The registry of the image that `up` builds."""
+        if (registry_id := self.existing.registry_id) is not None:
+            return GivenRegistry.from_id(registry_id, self.found.given.registry_host, self.config.stack)
+        return self.declare(ImageRegistry, {**self.place(), "premium": self.own.private_endpoints})
 
     def image(self) -> Image:
         """The prebuilt image, or a registry and a build."""
         if (ready := self.ready_image(self.planned.registry_id)) is not None:
             return ready
-        registry = self.declare(ImageRegistry, {**self.place(), "premium": self.own.private_endpoints})
+        registry = self.registry()
         login: RegistryLogin = {
             "address": registry.registry_host,
             "username": LOGIN_USER,
@@ -207,11 +245,13 @@ class ComponentFactory(Factory[AzurePlan]):
         built = build_image(self.config.stack, self.planned.flavour, registry.repository_url, login, self.opts)
         return Image(built.image, registry.repository_id)
 
-    def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | None:
+    def storage(self, network: Network, key: Key) -> FileSystem | None:
         """The shared file system, if any."""
         storage = self.config.storage
         if storage is None:
             return None
+        if self.existing.file_system_id is not None:
+            return GivenFileSystem(self.found.given.file_system_address)
         args = {
             **self.place("subscription_id", "stack", "zone"),
             "capacity_gib": storage.capacity_gib,
@@ -226,7 +266,7 @@ class ComponentFactory(Factory[AzurePlan]):
         }
         return self.declare(LustreFileSystem, args)
 
-    def keys(self, network: TrainingNetwork, tenant: str, signing: pulumi.Output[str]) -> MemberKeyVault:
+    def keys(self, network: Network, tenant: str, signing: pulumi.Output[str]) -> MemberKeyVault:
         """The vault of the job's member key and the signing key; `tenant`: the directory of the user who runs `up`."""
         args = {
             **self.place(),
@@ -238,7 +278,7 @@ class ComponentFactory(Factory[AzurePlan]):
         return self.declare(MemberKeyVault, args)
 
     def machines_subnet(
-        self, network: TrainingNetwork, image: Image, runs: RunBucket, members: MemberKeyVault
+        self, network: Network, image: Image, runs: Runs, members: MemberKeyVault
     ) -> pulumi.Output[str]:
         """The machines' subnet, after its private endpoints if set."""
         subnet = network.private_subnet_ids[0]
@@ -254,7 +294,7 @@ class ComponentFactory(Factory[AzurePlan]):
         }
         return self.declare(PrivateEndpoints, args).subnet_id
 
-    def rights(self, image: Image, runs: RunBucket, logs: NodeLogs, members: MemberKeyVault) -> dict[str, Any]:
+    def rights(self, image: Image, runs: Runs, logs: NodeLogs, members: MemberKeyVault) -> dict[str, Any]:
         """The permissions of every machine: pull the image, upload runs, send logs. Data comes from the file system."""
         return {
             **self.place("subscription_id", "stack"),
@@ -266,8 +306,10 @@ class ComponentFactory(Factory[AzurePlan]):
             **self.role_wait,
         }
 
-    def node_identity(self, rights: dict[str, Any]) -> NodeIdentity:
+    def node_identity(self, rights: dict[str, Any]) -> NodeIdentity | GivenIdentity:
         """The identity of the workers."""
+        if self.found.given.node_identity is not None:
+            return self.found.given.node_identity
         return self.declare(NodeIdentity, {**rights, "self_termination": self.config.nodes_leave})
 
     def image_versions(self) -> dict[str, pulumi.Output[str]]:
@@ -277,9 +319,9 @@ class ComponentFactory(Factory[AzurePlan]):
 
     def pool(
         self,
-        network: TrainingNetwork,
+        network: Network,
         subnet: pulumi.Output[str],
-        identity: NodeIdentity,
+        identity: NodeIdentity | GivenIdentity,
         key: Key,
         images: Mapping[str, pulumi.Output[str]],
         names: pulumi.Output[Names],
@@ -292,7 +334,7 @@ class ComponentFactory(Factory[AzurePlan]):
             "machine_type": self.planned.machine.name,
             **self.node_args,
             "subnet_ids": pulumi.Output.all(subnet),
-            "security_group_ids": [network.fabric_security_group_id],
+            "security_group_ids": _present(network.fabric_security_group_id),
             "image_id": cluster.image_id,
             **_version(images, "nodes"),
             "identity_id": identity.identity_id,
@@ -313,7 +355,7 @@ class ComponentFactory(Factory[AzurePlan]):
 
     def head(
         self,
-        network: TrainingNetwork,
+        network: Network,
         subnet: pulumi.Output[str],
         rights: dict[str, Any],
         key: Key,
@@ -322,9 +364,10 @@ class ComponentFactory(Factory[AzurePlan]):
         fallback_config: pulumi.Output[str],
     ) -> HeadNode:
         """The head node and its identity. It requests the nodes of all rungs."""
-        lustre = self.planned.lustre
-        identity = self.declare(HeadIdentity, {**rights, "fills_groups": True, "scrapes": scrapes(self.config)})
-        subnets = plan_network(self.config.network.cidr, lustre.subnet_prefix_length if lustre else None)
+        lustre, zone = self.planned.lustre, self.existing.private_dns_zone_id
+        identity = self.found.given.head_identity or self.declare(
+            HeadIdentity, {**rights, "fills_groups": True, "scrapes": scrapes(self.config)}
+        )
         user_data = keep_text(
             self.config,
             "head",
@@ -334,12 +377,13 @@ class ComponentFactory(Factory[AzurePlan]):
         args = {
             **self.place("zone"),
             "subnet_id": subnet,
-            "private_ip": head_address(subnets.private_cidr),
-            "security_group_ids": [network.head_security_group_id],
+            "private_ip": self.planned.head_address,
+            "security_group_ids": _present(network.head_security_group_id),
             "identity_id": identity.identity_id,
             "user_data": user_data,
-            "host_name": head_host(self.config),
+            "host_name": self.planned.head_host,
             "zone_id": network.private_zone_id,
+            **({} if zone is None else {"zone_resource_group_name": group_name(zone)}),
             "machine_type": head_type(self.config),
             **_version(images, "head"),
             **({} if self.own.head_image is None else {"image_id": self.own.head_image}),
@@ -379,6 +423,10 @@ class ComponentFactory(Factory[AzurePlan]):
             "expect_gpu": self.config.own_command is None,
         }
         return self.declare(Observability, args)
+
+
+def _present(group: pulumi.Input[str] | None) -> list[pulumi.Input[str]]:
+    return [] if group is None else [group]
 
 
 def _key_args(key: Key) -> KeyArgs | None:

@@ -24,8 +24,9 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates import provider_findings
 from gangway.stacks.estimates.common_findings import common_findings
 from gangway.stacks.estimates.provider_findings import CLUSTER, nodes_stay
+from gangway.stacks.providers.azure.existing_findings import existing_findings
 from gangway.stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, has_infiniband, head_type
-from gangway.stacks.providers.azure.settings import AzureConfig
+from gangway.stacks.providers.azure.settings import AzureConfig, get_existing
 
 # From a Preempt event to termination ("Azure Metadata Service: Scheduled Events for Linux VMs": at least 30 s).
 NOTICE_SEC = 30
@@ -125,7 +126,7 @@ def storage(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             "the account must allow access by key: Azure documents no narrower permission",
             "keep the data in a separate storage account",
         )
-    if config.encryption == "customer-key":
+    if config.encryption == "customer-key" and get_existing(config).file_system_id is None:
         yield Finding.info(
             "storage.key-stays",
             "gangway:encryption",
@@ -135,7 +136,7 @@ def storage(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 def key(config: StackConfig) -> Iterable[Finding]:
     """What remains after `destroy` with a customer key."""
-    if config.encryption == "customer-key":
+    if config.encryption == "customer-key" and get_existing(config).key is None:
         yield Finding.info(
             "encryption.key-kept",
             "gangway:encryption",
@@ -202,6 +203,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
             *_encryption_at_host(planned, planned.security.encryption_at_host),
             *cluster_findings(config, planned),
             *money(config),
+            *existing_findings(config),
         )
     return (
         *common_findings(config, planned.machine, cost),
@@ -220,6 +222,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
         *_meeting(config, planned),
         *_bastion(config),
         *money(config),
+        *existing_findings(config),
     )
 
 
@@ -408,7 +411,7 @@ def _egress(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             f"into any tenant's {everybodys}": "a service tag selects a service, not its owner",
         },
         ""
-        if own.private_endpoints
+        if own.private_endpoints or own.existing.subnet_id is not None
         else ("set private_endpoints: true, which allows only the stack's storage account, registry and vault"),
     )
 

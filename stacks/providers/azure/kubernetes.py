@@ -17,7 +17,6 @@ from gangway.components.azure.aks import (
     fabric_manifests,
     network_operator,
 )
-from gangway.components.azure.storage import ImageRegistry
 from gangway.components.core.lookup import Lookup, look_up, look_up_later
 from gangway.components.kubernetes.charts import (
     SYSTEM,
@@ -35,7 +34,7 @@ from gangway.components.kubernetes.spec import INFINIBAND
 from gangway.stacks.base.cluster_queues import get_engine, get_version
 from gangway.stacks.base.shared import queue_fabric
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.azure.component_factory import ComponentFactory, Key
+from gangway.stacks.providers.azure.component_factory import ComponentFactory, Key, Registry
 from gangway.stacks.providers.azure.lookups import LOGIN
 from gangway.stacks.providers.azure.plan import (
     PRIORITIES,
@@ -59,7 +58,7 @@ def build_cluster(stack: ComponentFactory, provider: azure.Provider) -> Mapping[
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
     logs = stack.logs()
-    registry = stack.declare(ImageRegistry, {**stack.place(), "premium": False})
+    registry = stack.registry()
     subnet = network.private_subnet_ids[0]
     identity = _identity(stack, subnet, key, registry)
     cluster = _cluster(stack, subnet, key, identity, logs.workspace_id)
@@ -82,7 +81,7 @@ def build_cluster(stack: ComponentFactory, provider: azure.Provider) -> Mapping[
     }
 
 
-def _identity(stack: ComponentFactory, subnet: pulumi.Output[str], key: Key, registry: ImageRegistry) -> AksIdentity:
+def _identity(stack: ComponentFactory, subnet: pulumi.Output[str], key: Key, registry: Registry) -> AksIdentity:
     args = {
         **stack.place("subscription_id", "stack"),
         "subnet_id": subnet,

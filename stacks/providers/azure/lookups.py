@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -15,9 +15,14 @@ import pulumi_azure_native as azure
 from gangway.components.azure.launch import Image
 from gangway.components.azure.policies import RUNG_TAG
 from gangway.components.core.lookup import Lookup, look_up
-from gangway.stacks.base.ownership import Owner
+from gangway.stacks.base.ownership import Owner, built_identities, own_state
 from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.azure.existing import problems
+from gangway.stacks.providers.azure.existing_facts import read_facts
+from gangway.stacks.providers.azure.existing_outputs import GivenIdentity
+from gangway.stacks.providers.azure.existing_settings import PLACE, ExistingConfig
 from gangway.stacks.providers.azure.plan import AzurePlan
+from gangway.stacks.providers.azure.settings import get_existing
 
 IMAGES_API_VERSION = "2024-07-01"
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){2}")
@@ -31,6 +36,17 @@ class Lookups:
     token: pulumi.Output[str]
     tenant_id: str
     images: Mapping[str, str]
+    given: "Given"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What only Azure knows of the existing resources; empty where there are none."""
+
+    registry_host: str = ""
+    file_system_address: str = ""
+    node_identity: GivenIdentity | None = None
+    head_identity: GivenIdentity | None = None
 
 
 def look_up_all(
@@ -45,7 +61,43 @@ def look_up_all(
         for what, image in images.items()
         if image.floats
     }
-    return Lookups(pulumi.Output.secret(token), tenant, newest)
+    return Lookups(pulumi.Output.secret(token), tenant, newest, check_existing(config, planned, token))
+
+
+def check_existing(config: StackConfig, planned: AzurePlan, token: str) -> Given:
+    """Reads the existing resources. ExceptionGroup of InputErrors: some do not fit; LookupFailedError: no answer.
+    Without a `token`, in a plan, placeholders.
+    """
+    own = get_existing(config)
+    if not own.ids:
+        return Given()
+    if token.startswith("${"):
+        return _given(own, lambda setting, key: f"${{{setting}.{key}}}")
+
+    def get(path: str, api_version: str, query: Mapping[str, str] | None = None, /) -> Any:
+        try:
+            return get_json(path, api_version, token, query)
+        except (OSError, ValueError) as error:
+            if getattr(error, "code", None) in (403, 404):
+                return None
+            fix = "run `az login` as a user with the role Reader there, and try again"
+            raise Lookup(path, f"subscription {planned.subscription_id}", PLACE, fix).failed(repr(error)) from None
+
+    facts = read_facts(own, get)
+    is_built = bool(built_identities(own_state()))
+    found = [one.to_error(own) for one in problems(config, planned, facts) if not (one.only_new and is_built)]
+    if found:
+        raise ExceptionGroup("existing resources do not fit", found)
+    return _given(own, lambda setting, key: facts.text(setting, "properties", *key.split(".")))
+
+
+def _given(own: ExistingConfig, text: Callable[[str, str], str]) -> Given:
+    """`text`: of a setting's resource, by its key in Azure's answer."""
+    node, head = (
+        GivenIdentity(own.ids[name], pulumi.Output.from_input(text(name, "clientId"))) if name in own.ids else None
+        for name in ("node_identity_id", "head_identity_id")
+    )
+    return Given(text("registry_id", "loginServer"), text("file_system_id", "clientInfo.mgsAddress"), node, head)
 
 
 def _lookup(planned: AzurePlan, subject: str) -> Lookup:
@@ -99,12 +151,12 @@ def get_json(path: str, api_version: str, token: str, query: Mapping[str, str] |
 
 
 NETWORKS_API_VERSION = "2021-04-01"
-NETWORK = "microsoft.network/virtualnetworks"
-"""A destroyed stack leaves its resource group, storage account and vault behind, but no network."""
+NETWORKS = ("microsoft.network/virtualnetworks", "microsoft.compute/virtualmachinescalesets")
+"""A destroyed stack leaves its resource group, storage account and vault behind, but neither network nor scale set."""
 
 
 def find_owner(stack: str, subscription_id: str, provider: azure.Provider) -> Owner | None:
-    """The stack whose network has the tag. LookupFailedError: the lookup failed."""
+    """The stack whose network or scale set has the tag. LookupFailedError: the lookup failed."""
     fix = f"{LOGIN}, and you need the role Reader"
     lookup = Lookup(f"the networks of {stack}", f"subscription {subscription_id}", "gangway:identity", fix)
     opts = pulumi.InvokeOptions(provider=provider)
@@ -112,10 +164,10 @@ def find_owner(stack: str, subscription_id: str, provider: azure.Provider) -> Ow
     tagged = {"$filter": f"tagName eq 'gangway-stack' and tagValue eq '{stack}'"}
     try:
         found = get_json(f"/subscriptions/{subscription_id}/resources", NETWORKS_API_VERSION, token, tagged)["value"]
-        networks = [one for one in found if str(one["type"]).lower() == NETWORK]
+        networks = [one for one in found if str(one["type"]).lower() in NETWORKS]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise lookup.failed(repr(error)) from None
-    return Owner(f"network {networks[0]['id']}", networks[0].get("tags") or {}) if networks else None
+    return Owner(f"resource {networks[0]['id']}", networks[0].get("tags") or {}) if networks else None
 
 
 SETS_VERSION, POOLS_VERSION = "2024-07-01", "2024-09-01"

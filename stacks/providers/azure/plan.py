@@ -11,7 +11,7 @@ from gangway.components.azure.budget import check_starts_on, plan_budget_alarms
 from gangway.components.azure.capacity import check_infiniband, check_ladder, check_proximity
 from gangway.components.azure.fabric import FabricPlan, plan_fabric
 from gangway.components.azure.file_system import LustrePlan, plan_lustre
-from gangway.components.azure.head_node import HEAD_MACHINE_TYPE
+from gangway.components.azure.head_node import HEAD_MACHINE_TYPE, head_address
 from gangway.components.azure.launch import Image, Security, is_hpc_image, node_image, plan_image, plan_security
 from gangway.components.azure.monitoring import check_budget_emails, check_retention
 from gangway.components.azure.network import plan_network
@@ -33,6 +33,7 @@ from gangway.stacks.base.cluster_queues import check_way_out, get_spec, get_vers
 from gangway.stacks.base.shared import check_head, named_zone, nodes_meet, tag_policy
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import training_job
+from gangway.stacks.providers.azure.existing_settings import ExistingConfig, resource_name
 from gangway.stacks.providers.azure.settings import AzureConfig
 
 _IMAGE = re.compile(rf"(?P<host>[a-z0-9]{{5,50}}(-[a-z0-9]+)?)\.azurecr\.io/{REPOSITORY}@{DIGEST}")
@@ -46,7 +47,8 @@ class AzurePlan:
     """The planned stack. `num_machines`: maximum; `zone`: of the cluster and its file system; `nodes_zone`: of scale
     sets by default (both empty if Azure chooses); `zone_reason`: empty if the user chose it; `registry_id`: of the
     prebuilt image; None if the stack builds it; `source`: its blobs appear in the file system; `head`: requests the
-    nodes of all rungs; `meets`: it runs the job's rendezvous; `standing`: an AKS cluster with a queue.
+    nodes of all rungs, at `head_address`, and workers call it `head_host`; `meets`: it runs the job's rendezvous;
+    `standing`: an AKS cluster with a queue.
     """
 
     machine: AzureMachineType
@@ -64,6 +66,8 @@ class AzurePlan:
     source: BlobUrl | None
     root_volume_gib: int
     head: bool
+    head_address: str
+    head_host: str
     meets: bool
     standing: bool
     tags: dict[str, str]
@@ -91,7 +95,7 @@ def plan(config: StackConfig) -> AzurePlan:
     if standing:
         check_cluster(config, machine)
     lustre = plan_lustre(**shared.lustre_args(config)) if config.storage else None
-    plan_network(config.network.cidr, None if lustre is None else lustre.subnet_prefix_length)
+    network = plan_network(config.network.cidr, None if lustre is None else lustre.subnet_prefix_length)
     check_head("azure", head_type(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
     if own.budget_starts_on is not None:
@@ -115,6 +119,8 @@ def plan(config: StackConfig) -> AzurePlan:
         source=_source(config),
         root_volume_gib=cluster.root_volume_gib if "root_volume_gib" in cluster.model_fields_set else ROOT_GIB,
         head=not standing,
+        head_address=own.existing.head_private_ip or head_address(network.private_cidr),
+        head_host=_head_host(config, own.existing),
         meets=not standing and nodes_meet(config),
         standing=standing,
         tags=tag_policy(config, machine, region).azure(),
@@ -123,6 +129,13 @@ def plan(config: StackConfig) -> AzurePlan:
 
 def _section(config: StackConfig) -> AzureConfig:
     return config.section(AzureConfig)
+
+
+def _head_host(config: StackConfig, existing: ExistingConfig) -> str:
+    """A name in the given zone, or the address itself: only the stack's own network has a zone of the stack."""
+    if existing.private_dns_zone_id is not None:
+        return f"head-{config.stack}.{resource_name(existing.private_dns_zone_id)}"
+    return existing.head_private_ip or shared.head_host(config)
 
 
 def _check_name(config: StackConfig) -> None:
@@ -227,7 +240,7 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
     """The job of the nodes. On machines with InfiniBand NCCL uses nothing else; topology and /etc/nccl.conf come from
     the node's image, mounted into the container.
     """
-    at, fabric = shared.rendezvous(config, at_head=planned.meets), planned.fabric
+    at, fabric = shared.rendezvous(config, at_head=planned.meets, host=planned.head_host), planned.fabric
     if config.own_command is not None:
         return shared.command_job_on(
             planned.machine,
@@ -247,7 +260,7 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
         image,
         state=shared.state_root(config, MOUNT),
         run_dir=shared.run_dir(config, MOUNT),
-        data_dir=data_dir(planned) or "",
+        data_dir=data_dir(config, planned) or "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
         at=at,
         volumes=fabric.volumes,
@@ -255,8 +268,10 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
     )
 
 
-def data_dir(planned: AzurePlan) -> str | None:
-    """The folder of the source's blobs on a node; None without a source."""
+def data_dir(config: StackConfig, planned: AzurePlan) -> str | None:
+    """The folder on a node with the source's blobs, or of an existing file system with data; None without either."""
+    if (folder := _section(config).existing.data_folder) is not None:
+        return f"{MOUNT}/{folder}"
     return None if planned.source is None else f"{MOUNT}/{planned.source.prefix}"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pulumi_azure_native as azure
 
-from gangway.components.azure.identity import ResourceGroup
+from gangway.components.azure.identity import ResourceGroup, ResourceGroupArgs
 from gangway.components.azure.pricing import price_resources
 from gangway.components.catalog.loader import load_provider
 from gangway.components.core.keys import signing_key
@@ -16,9 +16,12 @@ from gangway.stacks.base.kept import keep_job
 from gangway.stacks.base.ownership import check_unclaimed
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.component_factory import ComponentFactory, marketplace_images
+from gangway.stacks.providers.azure.existing_outputs import GivenGroup
+from gangway.stacks.providers.azure.existing_settings import group_name
 from gangway.stacks.providers.azure.findings import findings
 from gangway.stacks.providers.azure.lookups import find_owner, look_up_all, refuse_stale_sizes
 from gangway.stacks.providers.azure.plan import AzurePlan, job_spec, plan
+from gangway.stacks.providers.azure.settings import get_existing
 from gangway.stacks.providers.azure.user_data import Names, check_user_data
 
 __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
@@ -39,7 +42,9 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     record_choice(config.stack, config.encryption)
     sizes = refuse_stale_sizes(found.token)
     opts = pulumi.ResourceOptions(providers={"azure-native": provider}, transformations=[sizes])
-    group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
+    given = get_existing(config).resource_group_id
+    place: ResourceGroupArgs = {"location": config.region, "tags": planned.tags}
+    group = ResourceGroup(config.stack, place, opts) if given is None else GivenGroup(group_name(given))
     stack = ComponentFactory(config, planned, opts, found, group)
     if planned.standing:
         # Imported here, so that other stacks do not load Kubernetes' SDK.

@@ -12,7 +12,8 @@ from gangway.components.core.findings import InputError
 from gangway.components.estimate.cost import Declared
 from gangway.stacks.base.provider import NodeTypes, Program, Provider, Start, TagRules
 from gangway.stacks.config.stack_config import StackConfig
-from gangway.stacks.providers.azure.settings import SETTINGS, AzureConfig
+from gangway.stacks.providers.azure.existing_mistakes import mistakes
+from gangway.stacks.providers.azure.settings import SETTINGS, AzureConfig, provided
 
 if TYPE_CHECKING:
     from gangway.stacks.providers.azure.plan import AzurePlan
@@ -71,10 +72,12 @@ def _check_ids(config: StackConfig) -> Iterator[InputError]:
     if section is None:
         return
     has_source = config.storage is not None and config.storage.source is not None
-    has_key, ready = config.encryption == "customer-key", config.ready_image is not None
+    ready, existing = config.ready_image is not None, section.existing
+    makes_key = config.encryption == "customer-key" and existing.key is None
+    logs_flows = config.network.flow_logs and existing.subnet_id is None
     # Name: whether it is required, by which setting, and the command that shows it.
     needed = {
-        "tenant_id": (has_key, "encryption: customer-key", "az account show --query tenantId"),
+        "tenant_id": (makes_key, "encryption: customer-key", "az account show --query tenantId"),
         "source_account_id": (has_source, "storage.source", "az storage account show --name ACCOUNT --query id"),
         "importer_principal_id": (has_source, "storage.source", f"az ad sp show --id {_IMPORTER} --query id"),
     }
@@ -87,11 +90,11 @@ def _check_ids(config: StackConfig) -> Iterator[InputError]:
                 fix=f"copy it from `{command}`",
             )
     idle = {
-        "tenant_id": (has_key, "encryption: customer-key"),
+        "tenant_id": (makes_key, "encryption: customer-key and a key of the stack"),
         "source_account_id": (has_source, "storage.source"),
         "importer_principal_id": (has_source, "storage.source"),
         "registry_id": (ready, "image.prebuilt" if config.own_command is None else "job.image"),
-        "network_watcher": (config.network.flow_logs, "network.flow_logs"),
+        "network_watcher": (logs_flows, "network.flow_logs and a network of the stack"),
     }
     for name, (used, beside) in idle.items():
         if getattr(section, name) is not None and not used:
@@ -102,6 +105,7 @@ def _check_ids(config: StackConfig) -> Iterator[InputError]:
                 allowed=f"only with {beside}",
                 fix=f"remove it, or add {beside}",
             )
+    yield from mistakes(config)
 
 
 def _bucket_service(resources: Sequence[Declared]) -> str:
@@ -138,6 +142,7 @@ PROVIDER = Provider(
     },
     settings=SETTINGS,
     mistakes=_check_ids,
+    existing=provided,
     catalog=bundled_folder("azure"),
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "azure"),

@@ -10,9 +10,10 @@ from gangway.components.core.blob_url import read_blob_url
 from gangway.components.core.fields import Whole
 from gangway.stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
 from gangway.stacks.config.section import Section
+from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.azure.existing_settings import PLACE, RESOURCE, ExistingConfig
 
 _GUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
-_RESOURCE = r"^/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/]{1,90}/providers/"
 _GUID_EXAMPLES = [f"{digit * 8}-0000-0000-0000-{digit * 12}" for digit in "123"]
 _RESOURCE_EXAMPLE = f"/subscriptions/{_GUID_EXAMPLES[0]}/resourceGroups/my-group/providers"
 _IMAGE = "microsoft-dsvm:ubuntu-hpc:2404:latest"
@@ -53,6 +54,7 @@ class AzureConfig(Section):
             newest Ubuntu 24.04, on which both are installed.
         bastion: whether to allow logins through Azure Bastion, by SSH with Entra ID accounts.
         admin_group_ids: object ids of the directory groups that administer the Kubernetes cluster.
+        existing: resources that the stack uses instead of creating them.
     """
 
     subscription_id: str = Field(
@@ -69,13 +71,13 @@ class AzureConfig(Section):
     budget_starts_on: str | None = Field(default=None, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", examples=["2026-01-01"])
     source_account_id: str | None = Field(
         default=None,
-        pattern=_RESOURCE + r"Microsoft\.Storage/storageAccounts/[a-z0-9]{3,24}$",
+        pattern=RESOURCE + r"Microsoft\.Storage/storageAccounts/[a-z0-9]{3,24}$",
         examples=[f"{_RESOURCE_EXAMPLE}/Microsoft.Storage/storageAccounts/myaccount"],
     )
     importer_principal_id: str | None = Field(default=None, pattern=_GUID, examples=[_GUID_EXAMPLES[2]])
     registry_id: str | None = Field(
         default=None,
-        pattern=_RESOURCE + r"Microsoft\.ContainerRegistry/registries/[A-Za-z0-9]{5,50}$",
+        pattern=RESOURCE + r"Microsoft\.ContainerRegistry/registries/[A-Za-z0-9]{5,50}$",
         examples=[f"{_RESOURCE_EXAMPLE}/Microsoft.ContainerRegistry/registries/myregistry"],
     )
     role_wait_sec: Whole = Field(default=300, ge=0, le=900)
@@ -91,6 +93,10 @@ class AzureConfig(Section):
     bastion: StrictBool = False
     admin_group_ids: tuple[Annotated[str, Field(pattern=_GUID)], ...] = Field(
         default=(), max_length=20, examples=[[_GUID_EXAMPLES[2]]]
+    )
+    existing: ExistingConfig = Field(
+        default=ExistingConfig(),
+        examples=[{"registry_id": f"{_RESOURCE_EXAMPLE}/Microsoft.ContainerRegistry/registries/myregistry"}],
     )
 
 
@@ -140,3 +146,13 @@ SETTINGS = ProviderSettings(
         "name the subscription in gangway:azure, and the account by `az login` or ARM_CLIENT_ID and its like",
     ),
 )
+
+
+def get_existing(config: StackConfig) -> ExistingConfig:
+    """The resources that the stack only uses; none by default."""
+    return config.section(AzureConfig).existing
+
+
+def provided(config: StackConfig) -> dict[str, str]:
+    """Config path -> id of each of them."""
+    return {f"{PLACE}.{key}": id_ for key, id_ in get_existing(config).ids.items()}

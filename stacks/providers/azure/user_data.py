@@ -96,7 +96,7 @@ def _node(config: StackConfig, planned: AzurePlan, names: Names, client_id: str)
         **_common(config, names, client_id),
         # A command on one node does not use InfiniBand.
         fabric=_fabric(planned.fabric) if config.trains or planned.meets else None,
-        data_dir=data_dir(planned),
+        data_dir=data_dir(config, planned),
         scratch_is_temporary_disk=planned.machine.temporary_disk,
         **worker_settings(config, planned.machine, planned.tags),
     )

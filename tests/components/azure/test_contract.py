@@ -131,7 +131,7 @@ def example(place: dict[str, Any]) -> Example:
 
     def choose(component: type[pulumi.ComponentResource]) -> dict[str, Any]:
         left_out = {"deployment", "efa", "metadata_iops", "maintenance_day", "maintenance_time_utc",
-                    "interruptions_per_hour", "network_watcher"}  # fmt: skip
+                    "interruptions_per_hour", "network_watcher", "workspace", "zone_resource_group_name"}  # fmt: skip
         return {key: everything[key] for key in keys_of(component) - left_out}
 
     return choose

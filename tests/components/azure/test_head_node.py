@@ -56,6 +56,13 @@ def test_a_fixed_address_with_a_name(make: Make) -> None:
     }  # fmt: skip
 
 
+def test_a_zone_may_be_of_another_group_or_none(make: Make) -> None:
+    assert make(zone_resource_group_name="spoke").one("PrivateRecordSet").inputs["resourceGroupName"] == "spoke"
+    made = make(zone_id=None, host_name="10.20.63.254")
+    assert not made.of("PrivateRecordSet")
+    assert made.seen["host"] == "10.20.63.254"
+
+
 @pytest.mark.slow
 @given(st.integers(16, 28), st.integers(0, 2**12 - 1))
 def test_the_heads_address_is_one_that_azure_leaves_to_us(prefix: int, number: int) -> None:

@@ -152,6 +152,18 @@ def test_a_table_and_the_way_into_it(make: Make, lines: dict[str, Any], arm_mist
     assert names.isdisjoint(name for name, _ in COLUMNS), "Azure keeps these for itself"
 
 
+def test_an_existing_workspace_gets_the_table(make: Make, lines: dict[str, Any], arm_mistakes: Mistakes) -> None:
+    id_ = "/subscriptions/s/resourceGroups/spoke/providers/Microsoft.OperationalInsights/workspaces/logs"
+    workspace = {"id": id_, "name": "logs", "resource_group_name": "spoke"}
+    made = make(NodeLogs, {**lines, "workspace": workspace})
+    assert arm_mistakes(made) == []
+    assert not made.of("Workspace")
+    table = made.one("Table").inputs
+    assert (table["resourceGroupName"], table["workspaceName"]) == ("spoke", "logs")
+    (destination,) = made.one("DataCollectionRule").inputs["destinations"]["logAnalytics"]
+    assert destination["workspaceResourceId"] == id_
+
+
 @pytest.fixture
 def watched(place: dict[str, Any]) -> dict[str, Any]:
     wanted = ("subscription_id", "resource_group_name", "location", "stack", "tags")

@@ -38,8 +38,11 @@ TENANT = "11111111-1111-1111-1111-111111111111"
 RANDOM = "__createBeforeDelete"
 """The plugin's own mark in the inputs of what it gave a random name: another may stand beside it for a while."""
 
+GROUP = f"{PACKAGE}resources:ResourceGroup"
 OURS = "gangway"
-"""What the groups that stacks make are called by; others are somebody else's, and nobody here knows what is in them."""
+"""What the groups that stacks make are called by; others are somebody else's: unless a test puts the group into the
+cloud, nobody here knows what is in them.
+"""
 
 _MAX_TAGS, _MAX_TAG_KEY, _MAX_TAG_VALUE = 50, 512, 256
 _PARAMETER = re.compile(r"{(\w+)}")
@@ -219,8 +222,19 @@ class Azure(Service):
         named = {text if text.startswith("/") else f"/{text}" for text in texts(dict(inputs))}
         for other in {above, *named} - {id_}:
             found = _ID.fullmatch(other)
-            if found and found[2] and OURS in found[2]:
+            if found and found[2] and (OURS in found[2] or look(GROUP, other.partition("/providers/")[0])):
                 self._admit_reference(other, look)
+        self._admit_subnets(type_token, inputs, look)
+
+    def _admit_subnets(self, type_token: str, inputs: Mapping[str, Any], look: Look) -> None:
+        """A vault admits only subnets with its endpoint; machines are not in subnets that are delegated."""
+        for id_ in texts(dict(inputs)):
+            subnet = look(f"{PACKAGE}network:Subnet", id_) if "/subnets/" in id_ else {}
+            services = [one["service"] for one in subnet.get("serviceEndpoints", ())]
+            if subnet and type_token == f"{PACKAGE}keyvault:Vault" and "Microsoft.KeyVault" not in services:
+                raise RefusedError(f"SubnetsHaveNoServiceEndpointsConfigured: {id_}")
+            if subnet.get("delegations") and type_token != f"{PACKAGE}storagecache:AmlFilesystem":
+                raise RefusedError(f"SubnetIsDelegated: {id_}")
 
     def _admit_reference(self, id_: str, look: Look) -> None:
         """A resource that is named has to be there, and so has its group."""

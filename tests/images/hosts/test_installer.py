@@ -14,6 +14,7 @@ import pytest
 from gangway.components.core.job import JobSpec, Training
 from gangway.images.hosts import HostSpec, host_docker_argv, host_files, render_host_installer
 from gangway.images.specs import job_key
+from tests.shellcheck import shell_mistakes
 
 UNITS = "/etc/systemd/system/gangway-"
 Words = list[str]
@@ -36,10 +37,7 @@ def test_it_is_plain_ascii_that_bash_and_shellcheck_accept(
     path = tmp_path / "installer.sh"
     path.write_text(text)
     subprocess.run(["bash", "-n", path], check=True)
-    if not (shellcheck := shutil.which("shellcheck")):
-        pytest.skip("no shellcheck on this machine")
-    done = subprocess.run([shellcheck, path], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
+    assert shell_mistakes([path]) == ""
 
 
 def test_what_is_put_there_is_what_was_rendered(owned: Any, first: HostSpec) -> None:

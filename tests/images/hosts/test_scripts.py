@@ -1,8 +1,6 @@
 """What a machine that is there already does before, during and after a job: real bash, other commands in small."""
 
 import json
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,18 +8,15 @@ from typing import Any
 import pytest
 
 from gangway.images.specs import RdmaSetup, stack_uid
+from tests.shellcheck import shell_mistakes
 
 GivenUp = Callable[..., str]
 
 
 def test_every_script_passes_shellcheck(hosts_scripts: Path) -> None:
-    if not (shellcheck := shutil.which("shellcheck")):
-        pytest.skip("no shellcheck on this machine")
     scripts = sorted(hosts_scripts.glob("*.sh"))
     assert {"check-rdma.sh", "check-shared.sh", "check-container.sh", "cloud.sh"} <= {path.name for path in scripts}
-    command = [shellcheck, "-x", "-P", "SCRIPTDIR", *map(str, scripts)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
+    assert shell_mistakes(scripts) == ""
 
 
 def adapter(

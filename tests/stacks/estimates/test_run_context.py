@@ -132,6 +132,7 @@ def test_equal_content_has_one_tag(root: Path) -> None:
     assert tag.startswith(CONTENT_PREFIX), "or the registry would refuse the same content twice"
     (root / "trainer/__pycache__").mkdir()
     (root / "trainer/__pycache__/loop.cpython-311.pyc").write_bytes(b"compiled")
+    (root / "trainer/.env").write_text("TOKEN=1")
     (root / "images/render.py").write_text("not in the image")
     (root / "images/locks/README.md").write_text("not in the image")
     assert content_tag(DOCKERFILE, root) == tag

@@ -20,7 +20,7 @@ MACHINES = {
     "aws-demo": 2, "aws-existing": 2, "aws-g5-dev": 1, "aws-p4d-block": 2, "aws-p5-slurm": 2, "aws-p5-spot": 2,
     "azure-nc-dev": 2, "azure-ndv4": 2, "azure-ndv5-spot": 2,
     "gcp-a3-spot": 2, "gcp-v5e-pod": 1, "gcp-v5p-multislice": 1,
-    "gcp-existing": 2, "openstack-existing": 2,
+    "azure-existing": 2, "gcp-existing": 2, "openstack-existing": 2,
     "hosts-lab": 2, "hosts-slurm": 2, "openstack-gpu": 2,
     "aks-ndv5": 0, "eks-p5-kueue": 0, "gke-a3-jobset": 0, "gke-tpu-v5e": 0,
 }  # fmt: skip

@@ -15,6 +15,8 @@ def tree(root: Path) -> Path:
         "secret.pem",
         "trainer/a.py",
         "trainer/__pycache__/a.pyc",
+        "trainer/.env",
+        "trainer/.cache/a.py",
         "images/locks/cpu.lock",
         "images/locks/key.pem",
     ):

@@ -17,7 +17,7 @@ AWS_STACKS = ("aws-demo", "aws-existing", "aws-g5-dev", "aws-p4d-block", "aws-p5
 SITE_STACKS = ("hosts-lab", "hosts-slurm", "openstack-gpu")
 QUEUE_STACKS = ("gke-a3-jobset", "gke-tpu-v5e", "aks-ndv5")
 
-EXISTING_STACKS = ("gcp-existing", "openstack-existing")
+EXISTING_STACKS = ("azure-existing", "gcp-existing", "openstack-existing")
 
 
 @pytest.fixture(scope="session")

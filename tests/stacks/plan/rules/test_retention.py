@@ -51,12 +51,13 @@ def test_no_protection_of_data_is_deleted_before_it(stack: str, encryption: str)
     except InputError:
         pytest.skip("this stack takes no key of its own")
     assert breaches(stack, resources) == []
-    retention = get_provider(config_of(stack, encryption).provider).retention
+    provider = get_provider(config_of(stack, encryption).provider)
+    retention, has_data = provider.retention, stack not in ("aws-existing", "azure-existing")
     kinds = {kind(one.type) for one in resources if one.custom}
     classified = {type_ for types in retention.classes for type_ in types}
     assert {one for one in kinds if one.partition(":")[0] not in OTHER_PACKAGES} <= classified
     assert not retention.keys or choice_name(stack) in {one.name for one in resources}
-    assert not retention.data or kinds & retention.data.keys(), "there is data for the rule to look at"
+    assert not retention.data or not has_data or kinds & retention.data.keys(), "there is data for the rule to look at"
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_the_job_is_what_the_nodes_run(
 
 
 def test_data_lies_under_its_own_path(azure_configs: Configs, azure_plans: dict[str, Plan]) -> None:
-    assert data_dir(plan(azure_configs[V5])) == "/shared/digits"
+    assert data_dir(azure_configs[V5], plan(azure_configs[V5])) == "/shared/digits"
     assert azure_plans[V5].job["training"]["data_dir"] == "/shared/digits"
     assert azure_plans[V4].job["training"]["data_dir"] == ""
 
