@@ -20,8 +20,8 @@ RETENTION = Retention(
         "aws",
         {
             "images can be built again from a commit and a lock": """
-                codebuild: Project ecr: LifecyclePolicy Repository imagebuilder: Component DistributionConfiguration Image
-                ImageRecipe InfrastructureConfiguration
+                codebuild: Project ecr: LifecyclePolicy Repository imagebuilder: Component DistributionConfiguration
+                Image ImageRecipe InfrastructureConfiguration
             """,
             "the link between file system and bucket": "fsx: DataRepositoryAssociation",
             "kept for days while the stack is up; records are in the bucket": "cloudwatch: LogGroup",

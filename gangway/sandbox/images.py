@@ -1,9 +1,8 @@
-"""Sandbox handlers of EC2 Image Builder, which moto lacks, and of CodeBuild."""
+"""Sandbox handlers of EC2 Image Builder and CodeBuild."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from gangway.sandbox.aws import Aws, Handler, Wire, one, put, validated
+from gangway.sandbox.aws import Aws, Handler, Wire, put, validated
 from gangway.sandbox.rows import Applied
 
 _TOKEN = {"clientToken": "sandbox"}  # the provider sends one for each request
@@ -25,17 +24,13 @@ def _machine_image(aws: Aws, wire: Wire) -> Applied:
     return validated(aws, wire, "imagebuilder", "CreateImage", parameters, arn, arn=arn, outputResources=made)
 
 
-def _read_project(aws: Aws, sent: Mapping[str, Any], _: str) -> Mapping[str, Any]:
-    return one(aws.read("codebuild", "BatchGetProjects", {"names": [sent["name"]]})["projects"])
-
-
 def _project(aws: Aws, wire: Wire) -> Applied:
+    """Moto refuses a project without the location of a source, which AWS takes."""
+    name, arn = wire.physical_name(), f"arn:aws:codebuild:{aws.region}:{aws.account}:project/{wire.inputs['name']}"
     tags = [{"key": key, "value": value} for key, value in wire.take_value("tags", {}).items()]
-    inputs = {**wire.rest(), "tags": tags}
-    parameters, made = aws.create("codebuild", "CreateProject", inputs, buildTimeout="timeoutInMinutes")
-    name = parameters["name"]
-    outputs = wire.outputs(arn=made["project"]["arn"])
-    return Applied(name, outputs, parameters, lambda: _read_project(aws, parameters, name))
+    inputs = {"name": name, **wire.rest(), "tags": tags}
+    parameters = aws.request("codebuild", "CreateProject", inputs, buildTimeout="timeoutInMinutes")
+    return validated(aws, wire, "codebuild", "CreateProject", parameters, arn, "; it has it for sources only", arn=arn)
 
 
 HANDLERS: Mapping[str, Handler] = {

@@ -28,6 +28,7 @@ VPC, SUBNET, TEMPLATE = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet", "aws:ec2/lau
 NOT_READ_BACK = {
     "aws:budgets/budget:Budget": Status.ACCEPTED,
     "aws:cloudwatch/compositeAlarm:CompositeAlarm": Status.VALIDATED,
+    "aws:codebuild/project:Project": Status.VALIDATED,
     "aws:costexplorer/costAllocationTag:CostAllocationTag": Status.VALIDATED,
     "aws:ec2/capacityBlockReservation:CapacityBlockReservation": Status.VALIDATED,
     "aws:ec2/instance:Instance": Status.ACCEPTED,
