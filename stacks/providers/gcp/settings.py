@@ -276,10 +276,10 @@ SETTINGS = ProviderSettings(
     unsupported={
         "network.dns_firewall": "stacks on Google Cloud have no DNS firewall",
         "storage.efa_setup_sha256": "only AWS has EFA",
+        "cluster.machine_image": "`up` builds no machine images on Google Cloud so far",
     },
     lacking={
         "cluster.root_device_name": "Google Cloud detects an image's boot disk",
-        "cluster.machine_image": "`up` builds no machine images on Google Cloud",
         "budget.activate_tag": "Google Cloud's labels count from the hour they are set and need no activation",
     },
     image=ImageForm(re.compile(r"projects/.+"), _IMAGE),
