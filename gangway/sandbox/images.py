@@ -7,13 +7,14 @@ from gangway.sandbox.rows import Applied
 
 _TOKEN = {"clientToken": "sandbox"}  # the provider sends one for each request
 _AMI = "ami-5a5d6b0c5a5d6b0c5"
+_VERSION = "semanticVersion"
 _PLACE = "arn:aws:imagebuilder:{aws.region}:{aws.account}"
 
 
-def _builder(operation: str, path: str, **renames: str) -> Handler:
+def _builder(operation: str, path: str) -> Handler:
     """The handler of a resource of Image Builder. `path`: of its ARN, which is its id."""
     arn = f"{_PLACE}:{path}"
-    return put("imagebuilder", operation, arn, named="name", fixed=_TOKEN, outputs={"arn": arn}, **renames)
+    return put("imagebuilder", operation, arn, named="name", fixed=_TOKEN, outputs={"arn": arn}, version=_VERSION)
 
 
 def _machine_image(aws: Aws, wire: Wire) -> Applied:
@@ -35,16 +36,12 @@ def _project(aws: Aws, wire: Wire) -> Applied:
 
 HANDLERS: Mapping[str, Handler] = {
     "aws:codebuild/project:Project": _project,
-    "aws:imagebuilder/component:Component": _builder(
-        "CreateComponent", "component/{name}/{semanticVersion}/1", version="semanticVersion"
-    ),
+    "aws:imagebuilder/component:Component": _builder("CreateComponent", "component/{name}/{semanticVersion}/1"),
     "aws:imagebuilder/distributionConfiguration:DistributionConfiguration": _builder(
         "CreateDistributionConfiguration", "distribution-configuration/{name}"
     ),
     "aws:imagebuilder/image:Image": _machine_image,
-    "aws:imagebuilder/imageRecipe:ImageRecipe": _builder(
-        "CreateImageRecipe", "image-recipe/{name}/{semanticVersion}", version="semanticVersion"
-    ),
+    "aws:imagebuilder/imageRecipe:ImageRecipe": _builder("CreateImageRecipe", "image-recipe/{name}/{semanticVersion}"),
     "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration": _builder(
         "CreateInfrastructureConfiguration", "infrastructure-configuration/{name}"
     ),
