@@ -27,7 +27,7 @@ SETTINGS = "settings"
 
 def settings_digest(config: StackConfig) -> str:
     """Of all that the stack file sets and machines may know; without defaults, which belong to a version."""
-    written = config.model_dump(mode="json", exclude_unset=True, exclude=_NAMES)
+    written = config.model_dump(mode="json", exclude_unset=True, exclude=set(_NAMES))
     sections = {name: written.pop(name, None) for name in REACH_NO_MACHINE}
     written |= {place: _value(sections, place) for place in _REACH_MACHINES}
     # Under the engine, settings that the file leaves out have Pulumi.yaml's defaults.
