@@ -20,7 +20,7 @@ RETENTION = Retention(
         "aws",
         {
             "images can be built again from a commit and a lock": """
-                codebuild: Project ecr: LifecyclePolicy Repository imagebuilder: Component DistributionConfiguration
+                ecr: LifecyclePolicy Repository imagebuilder: Component DistributionConfiguration
                 Image ImageRecipe InfrastructureConfiguration
             """,
             "the link between file system and bucket": "fsx: DataRepositoryAssociation",

@@ -16,7 +16,8 @@ from gangway.components.core.lookup import kept
 from gangway.stacks.config.stack_config import StackConfig
 
 REACH_NO_MACHINE = frozenset({"allow_replace", "budget", "observe", "regions", "tags"})
-"""Sections that are in no machine's user data, and in no job, apart from observe.hardware."""
+"""Sections that are in no machine's user data, and in no job, apart from `_REACH_MACHINES`."""
+_REACH_MACHINES = ("budget.limits.job_usd", "budget.limits.usd_per_node_hour", "observe.hardware")
 
 _NAMES = frozenset({"stack", "stack_name", "identity"})
 """Of the stack: each resource has them, and a change is refused."""
@@ -26,13 +27,19 @@ SETTINGS = "settings"
 
 def settings_digest(config: StackConfig) -> str:
     """Of all that the stack file sets and machines may know; without defaults, which belong to a version."""
-    whole = REACH_NO_MACHINE - {"observe"} | _NAMES
-    written = config.model_dump(mode="json", exclude_unset=True, exclude=set(whole))
-    written["observe"] = {name: value for name, value in written.get("observe", {}).items() if name == "hardware"}
+    written = config.model_dump(mode="json", exclude_unset=True, exclude=set(_NAMES))
+    sections = {name: written.pop(name, None) for name in REACH_NO_MACHINE}
+    written |= {place: _value(sections, place) for place in _REACH_MACHINES}
     # Under the engine, settings that the file leaves out have Pulumi.yaml's defaults.
     decided = {name: value for name, value in written.items() if value not in ({}, [], "", None)}
     decided |= {"provider": config.provider, "encryption": config.encryption}
     return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()
+
+
+def _value(settings: Any, place: str) -> Any:
+    for name in place.split("."):
+        settings = (settings or {}).get(name)
+    return settings
 
 
 def keep_text(config: StackConfig, what: str, made: pulumi.Input[str], names: Any = None) -> pulumi.Output[str]:

@@ -57,6 +57,8 @@ def test_sections_without_effect_on_machines_change_no_text(stack: str, repo: Pa
         ("job", "max_hours", 7),
         ("network", "cidr", "10.77.0.0/16"),
         ("observe", "hardware", True),
+        ("budget", "limits", {"job_usd": 99_999, "usd_per_node_hour": 55.04}),
+        ("budget", "limits", {"usd_per_node_hour": 77}),
     ],
 )
 def test_every_other_setting_decides(section: str, setting: str, value: Any, repo: Path, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ SHARED: Mapping[str, str] = {
     OWN_GROUP + ".*": "Azure's names count within their group, which has digits of its own",
     "kubernetes:.*": "objects of the stack's own cluster",
     "aws:ec2/vpcEndpoint:VpcEndpoint .serviceName": "AWS's own services",
+    "aws:cloudwatch/logMetricFilter:LogMetricFilter .logGroupName": "an existing group; filters have the stack's name",
     "aws:eks/addon:Addon .addonName": "within the stack's own cluster",
     "azure-native:monitor:DiagnosticSetting .name": "within the stack's own storage account",
     "azure-native:keyvault:Secret .secretName": "within the stack's own vault",

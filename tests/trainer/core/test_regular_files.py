@@ -99,7 +99,8 @@ OWN = {
     *("gangway/bench/pulumi_cli.py", "gangway/render/rendering.py", "gangway/report/comparison/tables.py"),
     *("stacks/config/paths.py", "stacks/estimates/run_context.py", "stacks/plan/rules/outside_rules.py"),
     *("trainer/data/packaged_data.py", "gangway/live/dashboard/app.py"),
-    "gangway/live/dashboard/server.py",  # under a random name
+    *("gangway/live/dashboard/server.py", "gangway/live/image_build/local.py"),  # under a random name
+    "gangway/live/image_build/context.py",  # Gangway's own files, and bytes in memory
     *("gangway/bench/cloud.py", "gangway/bench/local.py", "gangway/bench/runner.py"),  # what it wrote
     *("gangway/cli/demo.py", "gangway/cli/init.py", "gangway/jobs/local/run.py"),
     *("gangway/jobs/serve.py", "trainer/core/heartbeat.py", "trainer/launch/rendezvous.py"),
