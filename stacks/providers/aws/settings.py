@@ -7,7 +7,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.stacks.config.engine_settings import KubernetesConfig
 from gangway.stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
@@ -194,13 +193,6 @@ def existing_mistakes(config: StackConfig) -> Iterator[InputError]:
     yield from _other_places(config, existing)
     yield from _incomplete_network(existing)
     yield from _contradictions(config, existing)
-    if config.cluster.machine_image is not None and config.network.egress is Egress.ENDPOINTS:
-        yield InputError(
-            "gangway:cluster.machine_image",
-            "its builder reaches Image Builder and the archives of packages over the internet",
-            allowed="with network: {egress: nat}",
-            fix="set egress: nat, or leave machine_image out",
-        )
     if isinstance(config.engine, KubernetesConfig):
         yield from _unsupported_with_eks(existing)
 

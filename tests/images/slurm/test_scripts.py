@@ -45,6 +45,14 @@ def test_the_key_is_munges_alone(installing: Any, tmp_path: Path) -> None:
     assert installing.calls("apt-get")[1][-2:] == ["munge", "slurmd"]
 
 
+def test_a_node_with_the_packages_of_its_machine_image_installs_none(installing: Any) -> None:
+    installing.fake("dpkg-query")
+    done = installing.run("slurm-install.sh")
+    assert done.returncode == 0, done.stderr
+    assert installing.calls("apt-get") == []
+    assert ["restart", "munge.service"] in installing.calls("systemctl")
+
+
 def test_a_key_that_is_not_one_gives_the_machine_up(installing: Any, tmp_path: Path) -> None:
     installing.fake("python3", "echo short")
     done = installing.run("slurm-install.sh", SLURM_DEADLINE_SEC="0")
