@@ -15,7 +15,7 @@ from gangway.live.preflight.check import NoAnswerError
 from gangway.stacks.config.stack_config import StackConfig
 
 _ECR = re.compile(rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/({REPOSITORY})")
-_DOCS = "docs/image-build.md shows how to declare it"
+_DOCS = "docs/deploying.md shows how to declare it"
 
 
 class CodeBuild:

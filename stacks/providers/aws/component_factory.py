@@ -225,7 +225,7 @@ class ComponentFactory(Factory[AwsPlan]):
         key: Key,
         container: Image | None = None,
     ) -> pulumi.Output[dict[str, str]]:
-        """`images`, with the machine image of the nodes, if the stack builds one, in place of its base."""
+        """`images`, with the machine image of the nodes, if the stack builds one, instead of its base."""
         cluster = self.config.cluster
         if cluster.machine_image is None:
             return images
