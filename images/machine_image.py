@@ -45,17 +45,18 @@ class MachineImageSpec:
 
 
 def render_machine_image(spec: MachineImageSpec) -> str:
-    """The bash script. It fails if a step fails, and leaves neither its files nor a login in the image."""
+    """The bash script. It fails if a step fails, and leaves neither its scripts nor a login in the image."""
     helpers = ["common.sh", "cloud.sh", *(["slurm-cloud.sh"] if spec.slurm else [])]
     files = [
         render.NodeFile("node.env", "0600", shell.bash_assignments(_settings(spec))),
+        render.NO_UPGRADES._replace(path="no-upgrades"),
         *_modules(spec.cloud),
         *(_install_part(spec.cloud, name) for name in [*helpers, *spec.steps]),
     ]
     render.check_heredoc(files, "GANGWAY_END_OF_FILE")
     containers = [pinned_image(EXPORTER_IMAGES[job]) for job in spec.exporters]
     template = render.template_environment().get_template("machine-image.sh.j2")
-    return template.render(files=files, steps=spec.steps, containers=containers)
+    return template.render(files=files, steps=spec.steps, containers=containers, no_upgrades=render.NO_UPGRADES.path)
 
 
 def _install_part(cloud: str, name: str) -> render.NodeFile:

@@ -16,7 +16,6 @@ class BootTable(Frozen):
     lustre_minutes: Fact[float]
     slurm_minutes: Fact[float]
     exporters_minutes: Fact[float]
-    docker_minutes: Fact[float]
     first_read_minutes_per_gib: Fact[float]
     stored_gib: Fact[float]
 

@@ -177,7 +177,6 @@ class Provider:
             has no list price.
         spot_taken: share of spot nodes interrupted within 720 hours, by machine type and region; None without spot.
         caps_spot: whether `max_usd_per_hour` has an effect, as with bids for spot machines.
-        image_has_docker: whether the image of its nodes has Docker; else they install it at boot.
         has_isolated_rungs: whether a job on such machines never mixes nodes of two rungs.
         machine_types: type tokens of resources that are billed by the hour while they exist.
         region_inputs: type token -> the input with the machines' region.
@@ -205,7 +204,6 @@ class Provider:
     bucket_service: Callable[[Sequence[Declared]], str] | None = None
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None
     caps_spot: bool = False
-    image_has_docker: bool = True
     has_isolated_rungs: Callable[[MachineType], bool] = lambda _machine: False
     tags: TagRules = TagRules()
     retention: Retention = NO_RETENTION

@@ -43,7 +43,6 @@ def boot_steps(config: StackConfig, machine: MachineType) -> tuple[Steps, Steps]
     is_host = machine.num_accelerators.value >= _HOST_ACCELERATORS
     start = {"start": table.start_minutes_of_host if is_host else table.start_minutes}
     planned = {
-        "Docker": (table.docker_minutes, not get_provider(config.provider).image_has_docker),
         "Lustre client": (table.lustre_minutes, config.storage is not None and config.storage.kind == "lustre"),
         "Slurm": (table.slurm_minutes, config.engine.kind == "slurm"),
         "container": (_per_container(table.container_minutes_per_gib), config.job is not None),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gangway.images import render
 from gangway.images.machine_image import END_OF_INSTALL, MachineImageSpec, render_machine_image
 from gangway.images.render import TEMPLATES
 from gangway.images.specs import EXPORTER_IMAGES, pinned_image
@@ -38,6 +39,7 @@ def provision(builder: Any, spec: MachineImageSpec) -> subprocess.CompletedProce
     env = {
         "PATH": f"{builder.root}/fake:{os.environ['PATH']}",
         "TMPDIR": f"{builder.root}/tmp",
+        "GANGWAY_ROOT": f"{builder.root}/image",
         "GANGWAY_POLL_SEC": "0.05",
         "GANGWAY_PULL_DEADLINE_SEC": "0",
     }
@@ -54,10 +56,12 @@ def test_the_image_has_the_client_the_container_and_the_exporters(builder: Any) 
     assert ["login", "--username", "AWS", "--password-stdin", REGISTRY] in builder.calls("docker")
 
 
-def test_it_mounts_nothing_and_leaves_neither_files_nor_a_login(builder: Any, tmp_path: Path) -> None:
+def test_it_mounts_nothing_and_leaves_neither_scripts_nor_a_login(builder: Any, tmp_path: Path) -> None:
     assert provision(builder, AWS).returncode == 0
     assert builder.calls("mount") == []
     assert list((tmp_path / "tmp").iterdir()) == []
+    (left,) = [path for path in (tmp_path / "image").rglob("*") if path.is_file()]
+    assert left.read_text() == render.NO_UPGRADES.text, "the kernel stays"
 
 
 def test_a_step_that_gives_up_fails_the_build_and_replaces_no_machine(builder: Any) -> None:

@@ -55,7 +55,6 @@ _UNUSED_BY_SLICES = {
     "root_volume_gib": "hosts have a disk of a fixed size",
     "image_id": "hosts use the image of their TPU runtime",
     "image_refresh": "hosts use the image of their TPU runtime",
-    "machine_image": "hosts use the image of their TPU runtime",
 }
 # How long a machine has between Google's notice and its end (Compute Engine documentation, "Spot VMs").
 NOTICE_SEC = 30
