@@ -110,6 +110,15 @@ class CompositePlan:
     parts: tuple[str, ...]
 
 
+def get_log_group(arn: str) -> str:
+    """The name in a log group's ARN.
+
+    >>> get_log_group("arn:aws:logs:us-east-2:123456789012:log-group:/team/gan")
+    '/team/gan'
+    """
+    return arn.split(":", 6)[6]
+
+
 def events_group(log_group: str) -> str:
     """The nodes' events, apart from the job's lines, so that a job cannot forge them. Also spelled in aws/cloud.sh."""
     return f"{log_group}/events"

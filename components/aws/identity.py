@@ -152,6 +152,15 @@ def partition_in(region: str) -> str:
     return next((name for start, name in PARTITIONS.items() if region.startswith(start)), "aws")
 
 
+def dns_suffix(region: str) -> str:
+    """How names of AWS's services end in a region.
+
+    >>> dns_suffix("cn-north-1"), dns_suffix("eu-west-1")
+    ('amazonaws.com.cn', 'amazonaws.com')
+    """
+    return "amazonaws.com.cn" if partition_in(region) == "aws-cn" else "amazonaws.com"
+
+
 Statement = dict[str, Any]
 
 SESSION_ACTIONS = (

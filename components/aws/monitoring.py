@@ -13,6 +13,7 @@ from gangway.components.aws.alarms import (
     CompositePlan,
     check_groups,
     events_group,
+    get_log_group,
     plan_alarms,
     plan_no_steps,
 )
@@ -283,7 +284,7 @@ class NodeLogs(pulumi.ComponentResource):
         """Name and ARN of the lines' group, and the name of the events'."""
         given = self._args.get("log_group_arn")
         if given is not None:
-            lines = given.split(":", 6)[6]
+            lines = get_log_group(given)
             known = (lines, given, events_group(lines))
             name, arn, events = (pulumi.Output.from_input(value) for value in known)
             return name, arn, events

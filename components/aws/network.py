@@ -18,6 +18,7 @@ from gangway.components.aws.identity import (
     Statement,
     allow,
     declare_role,
+    dns_suffix,
     document,
     get_account,
     parameter_name,
@@ -523,7 +524,7 @@ def answered_names(region: str, cidr: str, zone: str | None) -> tuple[str, ...]:
     difference: hashicorp/terraform-provider-aws#23543): endpoints, S3 and FSx in `region`, the machines, and their
     private `zone` if any. AWS answers them all, so no query reaches a name server of a third party.
     """
-    suffix = f"{region}.amazonaws.com{'.cn' if partition_in(region) == 'aws-cn' else ''}"
+    suffix = f"{region}.{dns_suffix(region)}"
     # `ecr.dkr` is the endpoint's service and `dkr.ecr` the host's name, which begins with the account.
     hosts = [".".join(reversed(service.split("."))) for service in ENDPOINT_SERVICES]
     own = ["*.dkr.ecr" if host == "dkr.ecr" else host for host in hosts]

@@ -7,14 +7,13 @@ from pulumi_gcp import artifactregistry, container, projects, serviceaccount
 
 from gangway.components.core.outputs import after, register_outputs
 from gangway.components.core.tags import shortened
-from gangway.components.gcp.gke_plan import MAX_NAME, MAX_PODS, pods_cidr, pool_name
+from gangway.components.gcp.gke_plan import MAX_NAME, MAX_PODS, SYSTEM_NODES, pods_cidr, pool_name
 from gangway.components.gcp.gke_pools import usual_node
 from gangway.components.gcp.identity import IMAGE_READER, account_id
 from gangway.components.gcp.launch import SCOPES
 from gangway.components.kubernetes.manifest import kubeconfig_text
 
 SYSTEM_MACHINE_TYPE = "e2-standard-4"
-SYSTEM_NODES = (1, 3)  # minimum and maximum nodes of the system pool
 SYSTEM_DISK_GIB = 100
 # Beside pods (`gke_plan`), in the same range of RFC 6598: 4,096 services.
 SERVICES_CIDR = "100.127.240.0/20"

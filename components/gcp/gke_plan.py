@@ -44,6 +44,8 @@ _TPU_HOSTS: Mapping[str, str] = {
 _LOCAL_SSD_GIB = 375
 # GKE documentation, "About CIDR ranges": addresses per node are twice the 32 pods.
 MAX_PODS, _ADDRESSES_BITS = 32, 6
+POD_ADDRESSES = 2**_ADDRESSES_BITS  # of a node
+SYSTEM_NODES = (1, 3)  # minimum and maximum nodes of the system pool
 # Outside all our VPCs and GPU NICs (RFC 6598); pods have addresses of their own.
 _PODS_FROM = "100.64.0.0"
 _LEAST_PODS_PREFIX, _MOST_PODS_PREFIX = 17, 12

@@ -489,7 +489,7 @@ class _Machine:
             display_name=f"Gangway {args['stack']}: {kind}",
             opts=opts,
         )
-        self.on = _Grants(self._name, args["project"], self.account.member, opts)
+        self.grant = _Grants(self._name, args["project"], self.account.member, opts)
         self.grants = self._usual()
 
     def _usual(self) -> list[pulumi.CustomResource]:
@@ -503,12 +503,12 @@ class _Machine:
             )
             for role in PROJECT_ROLES
         ]
-        image = self.on.on_repository(self._args["repository_id"])
-        return [image, self.on.on_bucket("runs", self._args["run_bucket_name"], RUN_WRITER), *project_roles]
+        image = self.grant.on_repository(self._args["repository_id"])
+        return [image, self.grant.on_bucket("runs", self._args["run_bucket_name"], RUN_WRITER), *project_roles]
 
     def on_secrets(self) -> list[pulumi.CustomResource]:
         """Access to the stack's keys only."""
-        return self.on.on_secrets(self._args.get("member_key_id"), self._args.get("signing_key_id"))
+        return self.grant.on_secrets(self._args.get("member_key_id"), self._args.get("signing_key_id"))
 
     def own_roles(self, title: str, permissions: Sequence[str]) -> list[pulumi.CustomResource]:
         """Permissions on the whole project, and on groups under their condition, which needs a separate role."""
@@ -531,7 +531,7 @@ class NodeIdentity(pulumi.ComponentResource):
         machine = _Machine(name, "node", args, pulumi.ResourceOptions(parent=self))
         grants = machine.grants
         if source := args.get("data_source"):
-            grants.append(machine.on.on_bucket("data", get_bucket(source), DATA_READER))
+            grants.append(machine.grant.on_bucket("data", get_bucket(source), DATA_READER))
         grants += machine.on_secrets()
         permissions = node_permissions(releases_slices=args.get("releases_slices", False))
         grants += machine.own_roles("give up slices", permissions)
@@ -551,7 +551,7 @@ class HeadIdentity(pulumi.ComponentResource):
         machine = _Machine(name, "head", args, pulumi.ResourceOptions(parent=self))
         grants = machine.grants
         if (files := args.get("files_bucket_name")) is not None:
-            grants.append(machine.on.on_bucket("files", files, DATA_READER))
+            grants.append(machine.grant.on_bucket("files", files, DATA_READER))
         grants += machine.on_secrets()
         fills_groups = args.get("groups_condition") is not None
         permissions = head_permissions(fills_groups=fills_groups, imports=args.get("imports", False))
@@ -585,14 +585,14 @@ class ExistingIdentity(pulumi.ComponentResource):
         super().__init__("gangway:gcp:ExistingIdentity", name, None, opts)
         member = f"serviceAccount:{args['email']}"
         child = pulumi.ResourceOptions(parent=self)
-        on = _Grants(name, args["project"], member, child)
-        grants = on.on_secrets(args.get("member_key_id"), args.get("signing_key_id"))
+        grant = _Grants(name, args["project"], member, child)
+        grants = grant.on_secrets(args.get("member_key_id"), args.get("signing_key_id"))
         if (runs := args.get("run_bucket_name")) is not None:
-            grants.append(on.on_bucket("runs", runs, RUN_WRITER))
+            grants.append(grant.on_bucket("runs", runs, RUN_WRITER))
         if (files := args.get("files_bucket_name")) is not None:
-            grants.append(on.on_bucket("files", files, DATA_READER))
+            grants.append(grant.on_bucket("files", files, DATA_READER))
         if (repository := args.get("repository_id")) is not None:
-            grants.append(on.on_repository(repository))
+            grants.append(grant.on_repository(repository))
         self.service_account_email = after(args["email"], *grants)
         self.service_account_member = pulumi.Output.from_input(member)
         register_outputs(self)

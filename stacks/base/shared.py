@@ -11,7 +11,7 @@ from gangway.components.catalog.site import SiteConfig, SiteMachine, site_machin
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import Finding, InputError
 from gangway.components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume, fabric_variables
-from gangway.components.core.limits import HeadPortsArgs
+from gangway.components.core.limits import HeadPortsArgs, metrics_ports
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
 from gangway.images.slurm.conf import SlurmMachine
@@ -278,6 +278,12 @@ def head_ports(config: StackConfig, *, lustre: bool = False) -> HeadPortsArgs:
     if has_exporters(config):
         ports["last_metrics_port"] = max(EXPORTER_PORTS.values())
     return ports
+
+
+def metrics_text(config: StackConfig) -> str:
+    """The ports of the workers' metrics in a message: `9400`, or with exporters `9400 to 9402`."""
+    ports = metrics_ports(head_ports(config))
+    return " to ".join(dict.fromkeys((str(ports[0]), str(ports[-1]))))
 
 
 def head_host(config: StackConfig) -> str:

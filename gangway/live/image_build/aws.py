@@ -6,15 +6,14 @@ from typing import Any
 
 from gangway.components.aws.image_builder import BUILDSPEC, CONTEXT_BUCKET, PROJECT_NAME
 from gangway.components.core.findings import InputError
-from gangway.components.core.image_reference import REPOSITORY
 from gangway.components.core.safe_text import one_line
 from gangway.live.image_build.context import BuildContext
 from gangway.live.image_build.remote import BuildState, RemoteBuild
 from gangway.live.preflight.aws_api import LOG_IN, Aws, open_clients
 from gangway.live.preflight.check import NoAnswerError
 from gangway.stacks.config.stack_config import StackConfig
+from gangway.stacks.providers.aws.plan import ECR_REPOSITORY
 
-_ECR = re.compile(rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/({REPOSITORY})")
 _DOCS = "docs/deploying.md shows how to declare it"
 
 
@@ -24,7 +23,7 @@ class CodeBuild:
     service = "CodeBuild"
 
     def __init__(self, aws: Aws, context: BuildContext, project: str) -> None:
-        match = _ECR.fullmatch(context.repository)
+        match = re.fullmatch(ECR_REPOSITORY, context.repository)
         if match is None or match[2] != aws.region:
             allowed = f"<account>.dkr.ecr.{aws.region}.amazonaws.com/<name>"
             fix = "name a repository in ECR in the stack's region"

@@ -6,16 +6,15 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from gangway.components.core.findings import InputError
-from gangway.components.core.image_reference import REPOSITORY
 from gangway.components.gcp.tpu.api import GOOGLE_API_URL, TpuError, open_session
 from gangway.jobs.systemd.scaling.base import Rest
 from gangway.live.image_build.context import PLATFORM, BuildContext
 from gangway.live.image_build.remote import BuildState, BytesSession, GrowingLog, RemoteBuild, read_from, send_bytes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.program import get_program
+from gangway.stacks.providers.gcp.plan import REGISTRY_IMAGE
 
 _FIX = "gcloud auth application-default login, with the roles Cloud Build Editor and Storage Object Admin"
-_REGISTRY = re.compile(rf"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)/({REPOSITORY})")
 _BUILDER = "gcr.io/cloud-builders/docker"
 
 
@@ -27,7 +26,7 @@ class CloudBuild:
     def __init__(
         self, session: BytesSession, context: BuildContext, place: str, bucket: str, root: str = "https://{host}"
     ) -> None:
-        match = _REGISTRY.fullmatch(context.repository)
+        match = re.fullmatch(REGISTRY_IMAGE, context.repository)
         if match is None:
             allowed = "<region>-docker.pkg.dev/<project>/<repository>/<image>"
             fix = "name an image in a repository of Artifact Registry"

@@ -23,7 +23,6 @@ _AUTONAME = "-" + "?" * 7
 """Pulumi appends seven random digits to a name."""
 _EXACT_NAMES = 6
 """More names of one kind of resource are replaced by their common start."""
-_PARTITIONS = {"cn": "aws-cn", "us-gov": "aws-us-gov"}
 _KEYS = {"new": f"aws:RequestTag/{TAG}", "tagged": f"aws:ResourceTag/{TAG}"}
 _LEFT_OUT = {"kms:alias": "alias/", "ssm:parameter": "/"}
 """What a name starts with and its ARN leaves out."""
@@ -68,7 +67,7 @@ class _Scopes:
         self._table = load_permissions("aws")
         self._plan, self._stack = plan, plan.config.stack
         region = plan.config.region
-        partition = next((name for start, name in _PARTITIONS.items() if region.startswith(f"{start}-")), "aws")
+        partition = partition_in(region)
         self._places = {"partition": partition, "region": region}
         self.provided = _provided(plan.config, partition)
         self._types = {kind(resource.type) for resource in plan.resources}

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gangway.components.aws.alarms import events_group
+from gangway.components.aws.alarms import events_group, get_log_group
 from gangway.components.aws.identity import key_policy
 from gangway.components.aws.network import ANYWHERE
 from gangway.components.core.findings import InputError
 from gangway.live.preflight.aws_api import Aws
 from gangway.live.preflight.check import Check, NoAnswerError, Result, first
+from gangway.live.preflight.existing import judge
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.existing import (
     FileSystemFacts,
@@ -36,7 +37,7 @@ from gangway.stacks.providers.aws.existing import (
 )
 from gangway.stacks.providers.aws.existing_findings import role_statements
 from gangway.stacks.providers.aws.plan import AwsPlan
-from gangway.stacks.providers.aws.settings import EXISTING, arn_parts, get_existing, get_log_group
+from gangway.stacks.providers.aws.settings import EXISTING, arn_parts, get_existing
 
 IAM_REGION = "us-east-1"
 _MISSING = ("NotFound", "NoSuch", "404")
@@ -105,9 +106,7 @@ def _check(stack: Provided, key: str, value: str, source: str, find: Callable[[]
                 raise
             answer = f"{value} does not exist in {stack.aws.region}: {refusal.reason}"
             return Result.error(answer, f"name one that does, or remove {key}")
-        if errors := list(problems):
-            return Result.error("; ".join(error.problem for error in errors), "; ".join(error.fix for error in errors))
-        return Result.ok(answer)
+        return judge(problems, answer)
 
     kind = key.partition(".")[0].removesuffix("_id").removesuffix("_arn").removesuffix("s").replace("_", " ")
     return Check(f"provided {kind} {value}".replace("provided  ", ""), source, run, f"{EXISTING}.{key}".rstrip("."))

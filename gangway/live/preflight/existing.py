@@ -1,9 +1,10 @@
 """What checks of existing resources have in common on all clouds."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from gangway.components.core.findings import InputError
 from gangway.live.preflight.check import Check, NoAnswerError, Result
+from gangway.stacks.config.stack_config import StackConfig
 
 _MISSING = "404"
 
@@ -20,6 +21,14 @@ def existing_check(path: str, subject: str, source: str, run: Callable[[], Resul
             raise
 
     return Check(subject, source, answer, path)
+
+
+def judge_rules(config: StackConfig, missing: Sequence[str], good: str) -> Result:
+    """An error with the connections that no rule allows, or what is `good`."""
+    if not missing:
+        return Result.ok(good)
+    listed = f"gangway plan {config.stack_name} --explain existing.network-owner"
+    return Result.error(f"no rule allows {', '.join(missing)}", f"have rules made for these; `{listed}` describes them")
 
 
 def judge(problems: Iterable[InputError], good: str) -> Result:

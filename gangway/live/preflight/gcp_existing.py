@@ -9,7 +9,7 @@ from gangway.components.gcp.fabric import JUMBO_MTU_BYTES
 from gangway.components.gcp.identity import KEY_USER, account_id, get_agent, key_users
 from gangway.components.gcp.network import RESTRICTED_API_RANGE, Flow
 from gangway.live.preflight.check import Check, Result, State
-from gangway.live.preflight.existing import existing_check, judge
+from gangway.live.preflight.existing import existing_check, judge, judge_rules
 from gangway.live.preflight.rest import Rest
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.existing import PATH, get_existing
@@ -143,11 +143,8 @@ class _Asks:
             tags, accounts = machine_tags(self._config), self._emails()
             needed = [flow for flow, owner in flows(self._config, self._planned) if owner == network]
             missing = [flow.name for flow in needed if not any(allows(r, flow, tags, accounts, cidr) for r in rules)]
-            if missing:
-                listed = f"gangway plan {self._config.stack_name} --explain existing.network-owner"
-                fix = f"have rules made for these; `{listed}` describes them"
-                return Result.error(f"no rule allows {', '.join(missing)}", fix)
-            return Result.ok(f"rules allow all {len(needed)} connections; policies of folders are not judged")
+            good = f"rules allow all {len(needed)} connections; policies of folders are not judged"
+            return judge_rules(self._config, missing, good)
 
         return self._check("network", network, "compute.networks.getEffectiveFirewalls", run, "firewall of")
 

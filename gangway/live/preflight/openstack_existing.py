@@ -8,7 +8,7 @@ from typing import Any
 from gangway.components.core.tags import tag_words
 from gangway.components.openstack.network import Rule
 from gangway.live.preflight.check import Check, Result
-from gangway.live.preflight.existing import existing_check, judge
+from gangway.live.preflight.existing import existing_check, judge, judge_rules
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.openstack.existing import PATH, Facts, get_existing, problems
 from gangway.stacks.providers.openstack.existing_findings import rules
@@ -89,11 +89,7 @@ class _Asks:
             needed = rules(self._config, self._planned)
             cidr = IPv4Network(self._planned.network.cidr)
             missing = [rule.name for rule in needed if not any(allows(one, rule, ids, cidr) for one in held[rule.role])]
-            if missing:
-                listed = f"gangway plan {self._config.stack_name} --explain existing.network-owner"
-                fix = f"have rules made for these; `{listed}` describes them"
-                return Result.error(f"no rule allows {', '.join(missing)}", fix)
-            return Result.ok(f"rules allow all {len(needed)} connections")
+            return judge_rules(self._config, missing, f"rules allow all {len(needed)} connections")
 
         return self._check("security_groups", "existing security groups", "network /v2.0/security-groups", run)
 

@@ -6,12 +6,14 @@ from typing import Any, Protocol
 import pulumi
 
 from gangway.components.aws.access import HeadZone, SecurityGroups
+from gangway.components.aws.alarms import get_log_group
 from gangway.components.aws.budget import Budget, CostTagActivation
 from gangway.components.aws.identity import (
     EncryptionKey,
     HeadIdentity,
     NodeIdentity,
     SecretParameter,
+    dns_suffix,
     partition_in,
 )
 from gangway.components.aws.launch import HeadNode
@@ -31,7 +33,7 @@ from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import build_image
 from gangway.stacks.providers.aws.lookups import Lookups
 from gangway.stacks.providers.aws.plan import AwsPlan, get_head_ports, head_type
-from gangway.stacks.providers.aws.settings import ExistingConfig, arn_parts, get_existing, get_log_group
+from gangway.stacks.providers.aws.settings import ExistingConfig, arn_parts, get_existing
 from gangway.stacks.providers.aws.user_data import Names, head_user_data, image_script
 
 # The Deep Learning AMI with NVIDIA's driver, EFA and Docker.
@@ -106,7 +108,7 @@ def dns_name(file_system: str, region: str) -> str:
     >>> dns_name("fs-0123456789abcdef0", "us-east-2")
     'fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com'
     """
-    return f"{file_system}.fsx.{region}.amazonaws.com{'.cn' if partition_in(region) == 'aws-cn' else ''}"
+    return f"{file_system}.fsx.{region}.{dns_suffix(region)}"
 
 
 def _known(value: str) -> pulumi.Output[str]:
@@ -203,8 +205,7 @@ class ComponentFactory(Factory[AwsPlan]):
         """URL and ARN of the repository."""
         if (arn := self.existing.repository_arn) is not None:
             region, account, resource = arn_parts(arn)
-            suffix = ".cn" if partition_in(region) == "aws-cn" else ""
-            url = f"{account}.dkr.ecr.{region}.amazonaws.com{suffix}/{resource.removeprefix('repository/')}"
+            url = f"{account}.dkr.ecr.{region}.{dns_suffix(region)}/{resource.removeprefix('repository/')}"
             return _known(url), _known(arn)
         registry = ImageRegistry(self.config.stack, {"kms_key_arn": key, "tags": self.planned.tags}, self.opts)
         return registry.repository_url, registry.repository_arn

@@ -89,8 +89,7 @@ def role_statements(config: StackConfig, planned: AwsPlan, role: str, account: s
         if role == "head":
             document = head_policy(bucket, repository, stack, **keys)
         else:
-            leaves = config.work.terminate_when_done
-            document = node_policy(bucket, repository, stack, self_termination=leaves, **keys)
+            document = node_policy(bucket, repository, stack, self_termination=config.nodes_leave, **keys)
     statements: list[Statement] = document["Statement"]
     return statements
 

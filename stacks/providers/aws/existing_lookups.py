@@ -10,7 +10,7 @@ import pulumi_aws as aws
 from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.settings import get_monitor
 
-from gangway.components.aws.alarms import events_group
+from gangway.components.aws.alarms import events_group, get_log_group
 from gangway.components.aws.network import ANYWHERE, ENDPOINT_SERVICES
 from gangway.components.core.fields import Egress
 from gangway.components.core.lookup import Lookup, LookupFailedError, look_up
@@ -31,7 +31,7 @@ from gangway.stacks.providers.aws.existing import (
 )
 from gangway.stacks.providers.aws.lookups import LOGIN
 from gangway.stacks.providers.aws.plan import AwsPlan
-from gangway.stacks.providers.aws.settings import EXISTING, arn_parts, get_existing, get_log_group
+from gangway.stacks.providers.aws.settings import EXISTING, arn_parts, get_existing
 
 P = ParamSpec("P")
 T = TypeVar("T")

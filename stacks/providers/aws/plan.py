@@ -45,7 +45,8 @@ from gangway.stacks.providers.aws.settings import EXISTING, ExistingConfig, get_
 MOUNT = "/fsx"
 NOTICE_SEC = 120  # from a spot interruption notice to termination ("Spot Instance interruption notices")
 SHUTDOWN_SEC = 90  # for the checkpoint: the notice, less polling, systemd and leaving the group
-_ECR = re.compile(rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/({REPOSITORY})@{DIGEST}")
+ECR_REPOSITORY = rf"(\d{{12}})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com/({REPOSITORY})"
+_IMAGE = re.compile(f"{ECR_REPOSITORY}@{DIGEST}")
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def _repository_arn(config: StackConfig) -> str | None:
     image = config.ready_image
     if image is None:
         return None
-    match = _ECR.fullmatch(image)
+    match = _IMAGE.fullmatch(image)
     if match is None or match[2] != config.region:
         allowed = f"<account>.dkr.ecr.{config.region}.amazonaws.com/<repository>@sha256:<digest>"
         raise shared.refused_image(config, allowed, f"ECR in {config.region}")

@@ -178,15 +178,6 @@ def arn_parts(arn: str) -> tuple[str, str, str]:
     return region, account, resource
 
 
-def get_log_group(arn: str) -> str:
-    """The name of a log group.
-
-    >>> get_log_group("arn:aws:logs:us-east-2:123456789012:log-group:/team/gan")
-    '/team/gan'
-    """
-    return arn_parts(arn)[2].removeprefix("log-group:")
-
-
 def existing_mistakes(config: StackConfig) -> Iterator[InputError]:
     """Ids that contradict each other or the rest of the stack file."""
     existing = get_existing(config)

@@ -6,8 +6,9 @@ from ipaddress import IPv4Address, IPv4Network
 
 from gangway.components.azure.network import LUSTRE_PORTS
 from gangway.components.core.findings import InputError
+from gangway.components.core.limits import metrics_ports
 from gangway.components.estimate.storage_sizes import GIB_PER_TIB
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, scrapes
+from gangway.stacks.base.shared import RENDEZVOUS_PORT, head_ports, scrapes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.existing_facts import SUBNETS, Facts, SubnetFacts
 from gangway.stacks.providers.azure.existing_settings import PLACE, ExistingConfig, resource_name
@@ -161,7 +162,10 @@ def _closed_ports(config: StackConfig, planned: AzurePlan, subnet: SubnetFacts) 
     needed = {
         f"between nodes (such as port {_NCCL_PORT}, for NCCL)": (several, nodes, nodes, _NCCL_PORT),
         f"from nodes to the head on port {RENDEZVOUS_PORT}": (several, nodes, heads, RENDEZVOUS_PORT),
-        f"from the head to nodes on port {METRICS_PORT}": (scrapes(config), heads, nodes, METRICS_PORT),
+        **{
+            f"from the head to nodes on port {port}": (scrapes(config), heads, nodes, port)
+            for port in metrics_ports(head_ports(config))
+        },
     }
     closed = [
         text

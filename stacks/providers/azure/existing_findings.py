@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gangway.components.azure.network import LUSTRE_PORTS
 from gangway.components.azure.policies import RUN_WRITER_ACTIONS, head_actions, node_actions
 from gangway.components.core.findings import Finding
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, scrapes
+from gangway.stacks.base.shared import RENDEZVOUS_PORT, metrics_text, scrapes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.existing_settings import PLACE
 from gangway.stacks.providers.azure.settings import AzureConfig, get_existing, provided
@@ -61,11 +61,12 @@ def _network(config: StackConfig) -> Iterator[Finding]:
             "existing.ignored-setting", path, "no effect: the existing network has its own", f"remove {name}"
         )
     lustre = "" if config.storage is None else f"; {' and '.join(LUSTRE_PORTS)} between machines and file system"
+    metrics = metrics_text(config)
     yield Finding.info(
         "existing.network-owner",
         f"{PLACE}.subnet_id",
         "its owner decides what machines reach: the stack adds no rule, route, endpoint or flow log. It must allow TCP "
-        f"between nodes; {RENDEZVOUS_PORT} from nodes to the head; {METRICS_PORT} from the head to nodes; 443 to "
+        f"between nodes; {RENDEZVOUS_PORT} from nodes to the head; {metrics} from the head to nodes; 443 to "
         f"Azure's services{lustre}. Rules of a firewall, effective routes and DNS servers are not checked",
         f"gangway preflight {config.stack_name}",
     )

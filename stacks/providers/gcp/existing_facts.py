@@ -10,14 +10,13 @@ from gangway.components.catalog.schema import RoceFabric
 from gangway.components.core.fields import Egress
 from gangway.components.core.findings import InputError
 from gangway.components.gcp.fabric import plan_fabric_networks, plan_interfaces
+from gangway.components.gcp.gke_plan import POD_ADDRESSES, SYSTEM_NODES
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.existing import PATH, get_existing
 from gangway.stacks.providers.gcp.plan import GcpPlan
 
 # VPC documentation, "Subnets": the first two and the last two addresses of a primary range cannot be used.
 _UNUSABLE_ADDRESSES = 4
-# GKE documentation, "About CIDR ranges": a /26 per node with 32 pods; the system pool grows to three nodes.
-_POD_ADDRESSES, _SYSTEM_NODES = 64, 3
 # Locations of buckets that contain regions (Cloud Storage documentation, "Bucket locations").
 _BUCKET_MULTI_REGIONS: Mapping[str, str] = {"us": "US", "europe": "EU", "asia": "ASIA"}
 
@@ -133,7 +132,7 @@ def _problem(key: str, value: object, problem: str, allowed: str, fix: str) -> I
 
 def num_addresses(planned: GcpPlan) -> int:
     """Addresses of the main subnetwork that the stack's machines need."""
-    return planned.num_machines + (_SYSTEM_NODES if planned.standing else int(planned.head))
+    return planned.num_machines + (SYSTEM_NODES[1] if planned.standing else int(planned.head))
 
 
 def _subnetwork_problems(config: StackConfig, planned: GcpPlan, facts: Facts) -> Iterator[InputError]:
@@ -152,7 +151,7 @@ def _subnetwork_problems(config: StackConfig, planned: GcpPlan, facts: Facts) ->
         )
     if existing.pods_range is None or known.ranges is None:
         return
-    for key, least in (("pods_range", (planned.num_machines + _SYSTEM_NODES) * _POD_ADDRESSES), ("services_range", 1)):
+    for key, least in (("pods_range", (planned.num_machines + SYSTEM_NODES[1]) * POD_ADDRESSES), ("services_range", 1)):
         yield from _range_problems(key, getattr(existing, key), known.ranges, least)
 
 
@@ -202,7 +201,7 @@ def _range_problems(key: str, name: str, ranges: Mapping[str, str], least: int) 
             key,
             name,
             f"{ranges[name]} is too small",
-            f"at least {least} addresses: {_POD_ADDRESSES} per node",
+            f"at least {least} addresses: {POD_ADDRESSES} per node",
             "name a larger range, or set a smaller gangway:cluster.nodes.max",
         )
 

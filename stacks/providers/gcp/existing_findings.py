@@ -234,7 +234,7 @@ def node_needs(config: StackConfig, planned: GcpPlan) -> list[str]:
     """Roles and permissions of an existing service account of the nodes."""
     if planned.standing:
         return [f"{NODE_ROLE} on {planned.project}", *_image_needs(config, planned)]
-    leaves, storage = config.work.terminate_when_done, config.storage
+    leaves, storage = config.nodes_leave, config.storage
     permissions = node_permissions(releases_slices=leaves and planned.tpu is not None)
     if leaves and planned.tpu is None:
         permissions += GROUP_PERMISSIONS

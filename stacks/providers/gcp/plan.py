@@ -37,7 +37,8 @@ _TPU_TYPE = re.compile(r"v[0-9]+[a-z]*-[0-9]+|tpu[0-9]+x-[0-9]+")
 _FULL_RESERVATION = re.compile(r"projects/([^/]+)/locations/([^/]+)/reservations/([^/]+)")
 _SHARED_RESERVATION = re.compile(r"projects/([^/]+)/reservations/([^/]+)")
 FILESTORE_TIER = "basic-ssd"
-_IMAGE = re.compile(rf"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)/{REPOSITORY}(?::{TAG})?@{DIGEST}")
+REGISTRY_IMAGE = rf"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9-]+)/([a-z0-9._-]+)/({REPOSITORY})"
+_IMAGE = re.compile(f"{REGISTRY_IMAGE}(?::{TAG})?@{DIGEST}")
 MOUNT = "/shared"
 
 

@@ -7,7 +7,7 @@ from gangway.components.core.findings import Finding
 from gangway.components.estimate.cost import CostEstimate
 from gangway.components.hosts.wireguard import INTERFACE
 from gangway.images.slurm.conf import SRUN_PORTS
-from gangway.stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site, open_rendezvous_findings, scrapes
+from gangway.stacks.base.shared import RENDEZVOUS_PORT, get_site, metrics_text, open_rendezvous_findings, scrapes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates import provider_findings
 from gangway.stacks.estimates.common_findings import common_findings
@@ -163,12 +163,13 @@ def _ssh(own: HostsConfig) -> Iterable[Finding]:
 def _network(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Iterable[Finding]:
     if config.cluster.nodes.max < 2:
         return
+    metrics = metrics_text(config)
     yield Finding.info(
         "hosts.ports",
         f"{HOSTS}.machines",
         f"{'only these machines reach' if own.firewall else 'every machine reaches'} ports {RENDEZVOUS_PORT} and "
-        f"{METRICS_PORT}; other ports are not changed. The job needs port {RENDEZVOUS_PORT} of {own.job_addresses[0]} "
-        f"from all, {METRICS_PORT} of all from there, and all ports between machines for "
+        f"{metrics}; other ports are not changed. The job needs port {RENDEZVOUS_PORT} of {own.job_addresses[0]} "
+        f"from all, {metrics} of all from there, and all ports between machines for "
         f"{'NCCL' if planned.fabric.num_devices else 'NCCL and the gradients'}; {_describe_encryption(own)}",
         "keep the machines in a separate network",
     )

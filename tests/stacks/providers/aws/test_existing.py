@@ -117,6 +117,20 @@ def test_a_slurm_cluster_uses_a_provided_network_and_roles(changed: Callable[...
     assert "autoscaling:SetDesiredCapacity" in needed
 
 
+def test_the_role_of_nodes_that_leave_when_idle_has_to_let_them(changed: Callable[..., StackConfig]) -> None:
+    messages = {}
+    for idle in (None, {"minutes": 30}):
+        plan = make_plan(changed({"job.terminate_when_done": False, **({"cluster.idle_stop": idle} if idle else {})}))
+        (messages[idle is None],) = [
+            one.message
+            for one in plan.findings
+            if one.code == "existing.role-permissions" and one.path.endswith(".node")
+        ]
+    leave = "autoscaling:TerminateInstanceInAutoScalingGroup"
+    assert leave in messages[False]
+    assert leave not in messages[True]
+
+
 def test_findings_name_what_is_used_and_what_has_no_effect(changed: Callable[..., StackConfig]) -> None:
     plan = make_plan(changed({"network.cidr": "10.9.0.0/16"}))
     used = {

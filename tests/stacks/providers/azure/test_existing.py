@@ -146,6 +146,16 @@ def test_what_does_not_fit(mistake: str) -> None:
     assert problem.only_new == (mistake in ONLY_NEW)
 
 
+def test_exporters_need_their_ports_too(azure_edited: Edited) -> None:
+    config = azure_edited(ALL, observe={"hardware": True})
+    denied = rule(100, "Deny", "*", "*")
+    denied["properties"]["destinationPortRange"] = "9401-9402"
+    closed = changed(RULES, securityRules=[denied])
+    (problem,) = found(closed, config)
+    assert "from the head to nodes on port 9402" in problem.found
+    assert found(closed) == []
+
+
 def behind_a_gateway(known: Answers) -> None:
     subnet(routeTable=None)(known)
     changed(NETWORK, virtualNetworkPeerings=[{"properties": {"useRemoteGateways": True}}])(known)

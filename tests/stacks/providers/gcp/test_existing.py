@@ -16,6 +16,7 @@ from gangway.stacks.providers.gcp.existing_facts import (
     SubnetworkFacts,
     problems,
 )
+from gangway.stacks.providers.gcp.existing_findings import node_needs
 from gangway.stacks.providers.gcp.findings import findings
 from gangway.stacks.providers.gcp.plan import plan
 from gangway.stacks.recording import Recording
@@ -214,6 +215,16 @@ def test_without_existing_accounts_those_of_the_stack_get_access(
     codes = {one.code: one for one in findings(config, plan(config), None)}
     assert "run_bucket and repository" in codes["existing.policies"].message
     assert "existing.log-name" in codes
+
+
+def test_the_account_of_nodes_that_leave_when_idle_has_to_let_them(gcp_edited: Edited) -> None:
+    needs = {}
+    for idle in (None, {"minutes": 30}):
+        config = gcp_edited(ALL, cluster={"idle_stop": idle}, job={"terminate_when_done": False})
+        needs[idle is None] = " ".join(node_needs(config, plan(config)))
+    leave = "compute.instanceGroupManagers.update"
+    assert leave in needs[False]
+    assert leave not in needs[True]
 
 
 def test_the_plan_shows_them_and_prices_none(gcp_edited: Edited) -> None:
