@@ -36,6 +36,14 @@ IN_CI = frozenset({
     "test_machines_are_given_their_services_and_freed_of_them",
 })  # fmt: skip
 """One stack's life for each provider."""
+CLOCK = """
+import sys, time
+
+if any(word.endswith("pulumi-language-python-exec") for word in sys.orig_argv):
+    now = time.time
+    time.time = lambda: now() + {seconds}
+"""
+"""A sitecustomize: the clock of the program, not of its language host. gRPC's server waits for a true deadline."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -155,6 +163,13 @@ class Engine:
         status, stdout, stderr = run_limited(["pulumi", *words, "--non-interactive"], self.env, self.project)
         assert status == 0, stdout + stderr
         return stdout
+
+    def set_clock(self, later_sec: float) -> None:
+        """The program finds itself so many seconds later than now; negative: earlier."""
+        folder = self.project.with_name("clock")
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(CLOCK.format(seconds=later_sec), "utf-8")
+        self.env["PYTHONPATH"] = os.pathsep.join([str(folder), self.env.get("PYTHONPATH", "")])
 
     @property
     def file(self) -> Path:

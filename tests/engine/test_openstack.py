@@ -2,23 +2,13 @@
 
 import base64
 import gzip
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
-TOMORROW = """
-import sys, time
-
-if any(word.endswith("pulumi-language-python-exec") for word in sys.orig_argv):
-    now = time.time
-    time.time = lambda: now() + 86400
-"""
-"""Sets the clock of the program, not of its language host: gRPC's server waits for a deadline by the true clock."""
 INSTANCE = "openstack:compute/instance:Instance"
 TEMP_URL = "openstack:objectstorage/tempUrl:TempUrl"
 
@@ -59,14 +49,11 @@ def test_another_head_leaves_the_workers(cloud: Any, set_value: Any) -> None:
         assert place < began[urn]
 
 
-def test_another_url_or_key_replaces_no_machine_and_no_user_data_have_a_secret(
-    cloud: Any, set_value: Any, tmp_path: Path
-) -> None:
+def test_another_url_or_key_replaces_no_machine_and_no_user_data_have_a_secret(cloud: Any, set_value: Any) -> None:
     """The next period is simulated: the program's clock is set, as an `up` on the next day finds it."""
     before = {**instances(cloud, "worker"), **instances(cloud, "head")}
     first = signatures(cloud)
-    (tmp_path / "sitecustomize.py").write_text(TOMORROW)
-    cloud.env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), cloud.env.get("PYTHONPATH", "")])
+    cloud.set_clock(86_400)
     again = cloud.applied("up")
     assert again.types("replace") == {TEMP_URL}
     assert again.types("update") == {INSTANCE}

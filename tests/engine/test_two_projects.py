@@ -144,11 +144,11 @@ def test_a_renamed_stack_is_refused_until_its_identity_is_kept(make_project: Cal
     for command in (("preview",), ("up", "--yes", "--skip-preview")):
         outcome = renamed.run(*command)
         assert outcome.status != 0
-        assert "stack lab: gangway:identity: this stack is built as 'speech-openstack-gpu-" in outcome.text
+        assert "stack lab: gangway:identity: this stack exists as 'speech-openstack-gpu-" in outcome.text
         assert "pulumi config set gangway:identity speech-openstack-gpu-" in outcome.text
         assert "Traceback" not in outcome.text
     assert renamed.resources() == before
-    identity = outcome.text.partition("is built as '")[2].partition("'")[0]
+    identity = outcome.text.partition("exists as '")[2].partition("'")[0]
     renamed.plain("config", "set", "gangway:identity", identity, "--stack", "lab")
     assert set(renamed.run("preview").changes) == {"same"}
     renamed.applied("up", "--expect-no-changes")
