@@ -97,7 +97,9 @@ class MachineImage(pulumi.ComponentResource):
             tags=self._tags,
             opts=pulumi.ResourceOptions(parent=self, custom_timeouts=pulumi.CustomTimeouts(create=BUILD_TIMEOUT)),
         )
-        made = image.output_resources.apply(lambda found: str(found[0].amis[0].image))
+        made = image.output_resources.apply(
+            lambda found: next(str(ami.image) for resource in found for ami in resource.amis or ())
+        )
         self.image_id = made
         if keep is not None:
             # Nodes are deleted before their image.
