@@ -175,9 +175,14 @@ def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> lis
     if job is not None and is_custom:
         names = [*names, *shell.OWN_SCRIPTS, *([shell.OUTPUTS_SCRIPT] if shell.get_outputs(job) else [])]
     texts = {name: _custom_script_text(cloud, name) if is_custom else script_text(cloud, name) for name in names}
-    programs = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
+    programs = [NodeFile(f"{BIN_DIR}/{name}", "0755", without_comments(text)) for name, text in texts.items()]
     training = None if job is None else job.training
     return programs + called + ([NodeFile(training.config_file, "0644", training.document)] if training else [])
+
+
+def without_comments(script: str) -> str:
+    """A script without lines that are comments."""
+    return _COMMENT.sub("", script)
 
 
 def select_enabled(names: Mapping[str, bool]) -> list[str]:

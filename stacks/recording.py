@@ -51,6 +51,7 @@ _ANSWERS = {
 }
 
 
+_BUILT_IMAGE = "aws:imagebuilder/image:Image"
 _EKS_CLUSTER = "aws:eks/cluster:Cluster"
 
 
@@ -77,6 +78,8 @@ class PlaceholderCloud:
         label = f"{type_token.rpartition(':')[2]}.{name}"
         computed: dict[str, Any] = {key: f"${{{label}.{key}}}" for key in _COMPUTED}
         computed |= {key: [{part: f"${{{label}.{key}[0].{part}}}"}] for key, part in _COMPUTED_IN_LISTS.items()}
+        if type_token == _BUILT_IMAGE:
+            computed["outputResources"] = [{"amis": [{"image": f"${{{label}.outputResources[0].amis[0].image}}"}]}]
         known = _identities(label, inputs) | (_control_plane(label, inputs) if type_token == _EKS_CLUSTER else {})
         return f"${{{label}.id}}", {**computed, **inputs, **known}
 

@@ -316,6 +316,7 @@ def every_surrounding() -> Callable[[], dict[str, Any]]:
         from gangway.components.aws.budget import Budget, CostTagActivation
         from gangway.components.aws.eks import EksCluster
         from gangway.components.aws.identity import EncryptionKey, HeadIdentity, NodeIdentity
+        from gangway.components.aws.image_builder import ImageBuilder
         from gangway.components.aws.network import TrainingNetwork
         from gangway.components.aws.storage import ImageRegistry, LustreFileSystem, RunBucket
 
@@ -323,6 +324,7 @@ def every_surrounding() -> Callable[[], dict[str, Any]]:
         key = EncryptionKey("depth", {"region": "us-east-2", "tags": tags}).key_arn
         bucket = RunBucket("depth", {"kms_key_arn": key, "tags": tags})
         registry = ImageRegistry("depth", {"kms_key_arn": key, "tags": tags})
+        ImageBuilder("depth", {"repository_arn": registry.repository_arn, "region": "us-east-2", "tags": tags})
         network: Any = {
             "cidr": "10.9.0.0/16",
             "region": "us-east-2",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gangway.components.aws.identity import SecretParameter as SecretParameter
     from gangway.components.aws.image_builder import ImageBuilder as ImageBuilder
     from gangway.components.aws.launch import HeadNode as HeadNode
+    from gangway.components.aws.machine_image import MachineImage as MachineImage
     from gangway.components.aws.monitoring import NodeLogs as NodeLogs
     from gangway.components.aws.monitoring import Observability as Observability
     from gangway.components.aws.network import TrainingNetwork as TrainingNetwork
@@ -36,6 +37,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "identity": ("EncryptionKey", "HeadIdentity", "NodeIdentity", "SecretParameter"),
     "image_builder": ("ImageBuilder",),
     "launch": ("HeadNode",),
+    "machine_image": ("MachineImage",),
     "monitoring": ("NodeLogs", "Observability"),
     "network": ("TrainingNetwork",),
     "node_pool": ("EfaNodePool",),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
+from gangway.components.catalog.boot import load_boot
 from gangway.components.catalog.loader import Catalog
 from gangway.components.catalog.prices import PriceQuote
 from gangway.components.catalog.schema import EfaFabric, MachineType
@@ -316,6 +317,10 @@ def _price_resource(
             yield of_service("NAT gateway", "nat-gateway")
         case "aws:ec2/eip:Eip":
             yield of_service("public address", "public-ipv4")
+        case "pulumi-python:dynamic/gangway:KeptImages":
+            each_gib, number = load_boot().stored_gib.value, int(resource.inputs["keep"])
+            label = f"{resource.name}: {number} machine images of about {each_gib:g} GiB"
+            yield prices.service(label, "ebs-snapshot", number * each_gib)
         case "aws:route53/zone:Zone":
             yield of_service("private DNS zone", "dns-zone")
 

@@ -19,7 +19,10 @@ RETENTION = Retention(
     disposable=get_types(
         "aws",
         {
-            "images can be built again from a commit and a lock": "ecr: LifecyclePolicy Repository",
+            "images can be built again from a commit and a lock": """
+                ecr: LifecyclePolicy Repository imagebuilder: Component DistributionConfiguration
+                Image ImageRecipe InfrastructureConfiguration
+            """,
             "the link between file system and bucket": "fsx: DataRepositoryAssociation",
             "kept for days while the stack is up; records are in the bucket": "cloudwatch: LogGroup",
             "builds images, and keeps none": "codebuild: Project",

@@ -252,7 +252,7 @@ def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> Mac
     except ValidationError as error:
         first = error.errors(include_url=False)[0]  # in pydantic's words: only a change of the catalogue meets it
         place = ".".join(map(str, (row["name"], *first["loc"])))
-        fix = "correct this row; docs/adding-a-provider.md shows an example"
+        fix = "correct this row; docs/extending.md shows an example"
         raise InputError(f"{file}: {place}", first["msg"].removeprefix("Value error, "), fix=fix) from None
 
 

@@ -11,13 +11,14 @@ from threading import Lock
 from typing import Any, Self
 
 from gangway.components.core.lookup import STASH
-from gangway.sandbox import compute, monitoring, network, storage
+from gangway.sandbox import compute, images, monitoring, network, storage
 from gangway.sandbox.aws import Aws, Wire
 from gangway.sandbox.rows import Applied, SandboxRow, Status, verdict
 from gangway.stacks.recording import PlaceholderCloud
 
 HANDLERS = {
     **compute.HANDLERS,
+    **images.HANDLERS,
     **monitoring.HANDLERS,
     **network.HANDLERS,
     **storage.HANDLERS,

@@ -11,13 +11,19 @@ from gangway.images import render
 from gangway.images.exporters import render_exporters
 from gangway.images.observability import prometheus_files, render_prometheus
 from gangway.images.shell import NO_LOG, PROMETHEUS_USER, bash_assignments
-from gangway.images.slurm.conf import SlurmSpec, account_words, conf_files, fabric_files
+from gangway.images.slurm.conf import (
+    MACHINE_PACKAGES,
+    NODE_PACKAGES,
+    SlurmSpec,
+    account_words,
+    conf_files,
+    fabric_files,
+)
 from gangway.images.specs import TRAINER_UID, Breaker, FileSystem, exporter_ports, pinned_image
 
 CLOUD = "aws"
 SLURM_DIR = "/etc/slurm"
 _LUSTRE = "@tcp:/"
-_PACKAGES = ("munge", "python3-boto3", "slurm-client")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +170,7 @@ def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
         "LUSTRE_EFA": str(spec.lustre_efa_interfaces or ""),
         "LUSTRE_EFA_SHA256": spec.lustre_efa_setup_sha256,
         "SCRATCH_MOUNT_POINT": spec.scratch_mount_point or "",
-        "SLURM_PACKAGES": " ".join([*_PACKAGES, "slurmd"]),
+        "SLURM_PACKAGES": " ".join(NODE_PACKAGES),
     }
     values = {"image_has_docker": False, "role": "worker", "steps": spec.steps, "tries_again": False}
     exporters = render_exporters(CLOUD, spec.exporters, image_has_docker=True)
@@ -199,7 +205,7 @@ def render_slurm_head(spec: AwsSlurmHeadSpec) -> str:
         "SLURM_ACCOUNTING_DUMP": spec.accounting_dump,
         "SLURM_ACCOUNTS": "yes" if slurm.accounting else "",
         "SLURM_HEAD_NAME": slurm.head_name,
-        "SLURM_PACKAGES": " ".join([*_PACKAGES, "slurmctld", *accounting]),
+        "SLURM_PACKAGES": " ".join([*MACHINE_PACKAGES, "slurmctld", *accounting]),
         "SLURM_SHARED_DIR": spec.shared_dir,
         "SLURM_STATE_DIR": slurm.state_dir,
     }

@@ -16,6 +16,8 @@ from gangway.images.specs import TRAINER_UID
 Release = Literal["21.08", "22.05", "23.11"]  # in Ubuntu 22.04, Debian 12 and Ubuntu 24.04
 RungKind = Literal["capacity-block", "reservation", "flex-start", "spot", "on-demand"]
 
+MACHINE_PACKAGES = ("munge", "python3-boto3", "slurm-client")  # of Ubuntu, on every machine in a cloud
+NODE_PACKAGES = (*MACHINE_PACKAGES, "slurmd")
 USER = "gangway"  # runs jobs if there are no teams
 _PARTITION = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z])?(-[0-9]{1,2})?")  # also the prefix of its nodes' names
 _CLUSTER_OR_TEAM = re.compile(r"[a-z][a-z0-9-]{0,39}")

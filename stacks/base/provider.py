@@ -1,5 +1,5 @@
 """What a provider is: `Provider`, facts that every plan can use without the SDK, and `Program`, which makes resources
-from a stack file and is loaded only for the stack's provider. See `docs/adding-a-provider.md`.
+from a stack file and is loaded only for the stack's provider. See `docs/extending.md`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

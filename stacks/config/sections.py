@@ -127,6 +127,17 @@ class IdleStopConfig(Section):
 FEWEST_GIVEN_UP = 4
 
 
+class MachineImageConfig(Section):
+    """A machine image with the software of the nodes, which `up` builds from the provider's image, so that nodes start
+    sooner. Nodes that run keep theirs.
+
+    Attributes:
+        keep: images that stay, the newest; `destroy` deletes all.
+    """
+
+    keep: Whole = Field(default=3, ge=2, le=20)
+
+
 class ClusterConfig(Section):
     """The nodes: which accelerators, how many, from which capacity. Write either `accelerator` or `machine_type`.
 
@@ -183,6 +194,7 @@ class ClusterConfig(Section):
     fabric_check: FabricCheckConfig = FabricCheckConfig()
     breaker: BreakerConfig = BreakerConfig()
     idle_stop: IdleStopConfig | None = Field(default=None, examples=[{"minutes": 60, "below_percent": 5}])
+    machine_image: MachineImageConfig | None = Field(default=None, examples=[{"keep": 3}])
 
     @property
     def given_up_limit(self) -> int:
@@ -196,6 +208,11 @@ class ClusterConfig(Section):
             raise ValueError(f"exactly one of accelerator and machine_type; {fix}")
         if self.image_id is None and "root_device_name" in self.model_fields_set:
             raise ValueError("root_device_name only with image_id; remove root_device_name")
+        if self.image_id is not None and self.machine_image is not None:
+            raise ValueError(
+                "image_id and machine_image: nodes start from one of them; remove image_id, or machine_image, which is "
+                "built from the provider's image"
+            )
         return self
 
 

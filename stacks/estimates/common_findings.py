@@ -24,6 +24,7 @@ from gangway.stacks.base.registry import get_provider
 from gangway.stacks.base.shared import has_exporters, nodes_meet
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.autoscale import autoscale_findings, controller_findings
+from gangway.stacks.estimates.boot import boot_findings
 from gangway.stacks.estimates.expected_run import run_findings
 from gangway.stacks.estimates.provider_findings import (
     idle_stop,
@@ -65,6 +66,7 @@ def common_findings(
         *placeholder_findings(config),
         *runs_deleted(config),
         *idle_stop(config, machine),
+        *boot_findings(config, machine, cost),
     ]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 

@@ -31,6 +31,7 @@ _QUEUE_UNSUPPORTED: Mapping[str, Reasons] = {
     },
     "kubernetes": {
         **_QUEUE_OTHERS,
+        "cluster.machine_image": "its nodes run the provider's image for Kubernetes",
         "cluster.breaker": "the cluster's autoscaler itself waits longer and longer, up to half an hour, for a "
         "group whose machines do not become nodes",
         "cluster.software_refresh": "its nodes have no software of Gangway's, and jobs bring their images",

@@ -14,6 +14,7 @@ def test_no_dynamic_provider_has_moved(repo: Path) -> None:
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "ResourceProvider" for base in node.bases)
     }
     assert found == {
+        "aws/kept_images.py:KeptImagesProvider",
         "aws/last_export.py:LastExportProvider",
         "core/settling.py:SettlingProvider",
         "gcp/tpu/queued_tpu.py:ActiveTpuProvider",

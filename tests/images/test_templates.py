@@ -21,6 +21,7 @@ QUOTED = {"tojson"}
 OURS: Mapping[str, set[str]] = {
     "Dockerfile.j2": {"base", "spec", "uid"},
     "cloud-init.yaml.j2": {"file", "lead", "margin", "packages", "units", "what"},
+    "machine-image.sh.j2": {"container", "file", "no_upgrades", "step"},
     "tpu-startup.sh.j2": {"file", "units", "what"},
     "prometheus.yml.j2": {"job", "port", "scrape_interval_sec"},
     "prometheus-azure.yml.j2": {"job", "port", "scrape_interval_sec"},

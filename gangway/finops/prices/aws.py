@@ -96,6 +96,7 @@ AWS_SERVICES: Mapping[str, Product] = {
     "ebs-gp3-throughput": Product(
         "AmazonEC2", "Provisioned Throughput", "EBS:VolumeP-Throughput.gp3", "GiBps-mo", "MiBps-month", 1 / 1024
     ),
+    "ebs-snapshot": Product("AmazonEC2", "Storage Snapshot", "EBS:SnapshotUsage", "GB-Mo", "GiB-month"),
     "nat-gateway": Product("AmazonEC2", "NAT Gateway", "NatGateway-Hours", "Hrs", "hour"),
     "nat-data": Product("AmazonEC2", "NAT Gateway", "NatGateway-Bytes", "GB", "GiB"),
     "interface-endpoint": Product("AmazonVPC", "VpcEndpoint", "VpcEndpoint-Hours", "Hrs", "hour"),

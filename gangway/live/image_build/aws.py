@@ -14,7 +14,7 @@ from gangway.live.preflight.check import NoAnswerError
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.plan import ECR_REPOSITORY
 
-_DOCS = "docs/image-build.md shows how to declare it"
+_DOCS = "docs/deploying.md shows how to declare it"
 
 
 class CodeBuild:

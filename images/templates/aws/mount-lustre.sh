@@ -70,6 +70,7 @@ if mountpoint -q "$LUSTRE_MOUNT_POINT"; then
     exit 0
 fi
 retry "$(seconds_left)" load_client || give_up "cannot install the Lustre client within $DEADLINE_SEC s"
+# A machine image has all above; the rest is of each boot.
 if [ -n "$LUSTRE_EFA" ]; then
     retry "$(seconds_left)" configure_efa ||
         give_up "LNet has $(count_efa) of $LUSTRE_EFA EFA interfaces up after $DEADLINE_SEC s; not mounting $SOURCE over TCP"

@@ -12,6 +12,8 @@ ROOT=${GANGWAY_ROOT:-}
 install_slurm() {
     local packages
     read -ra packages <<<"$SLURM_PACKAGES"
+    # Of a machine image: installing again would take newer ones than the controller's.
+    dpkg-query -s "${packages[@]}" >/dev/null 2>&1 && return
     systemctl mask slurmd.service slurmctld.service slurmdbd.service &&
         apt-get -q -o DPkg::Lock::Timeout=120 update &&
         DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 --no-install-recommends install \
@@ -22,6 +24,7 @@ install_slurm() {
 fetch_key() { munge_key >"$key.new" && [ "$(stat -c %s "$key.new")" -ge 32 ]; }
 
 retry "$DEADLINE_SEC" install_slurm || give_up "cannot install $SLURM_PACKAGES within $DEADLINE_SEC s"
+# A machine image has all above; the rest is of each boot.
 key=$ROOT/etc/munge/munge.key
 umask 077
 retry "$DEADLINE_SEC" fetch_key || give_up "cannot read $MUNGE_KEY: missing, unreachable or not allowed"

@@ -57,5 +57,6 @@ if mountpoint -q "$MOUNT_POINT"; then
 fi
 retry "$(seconds_left)" install_client ||
     give_up "cannot install the Lustre client for kernel $(uname -r) within $DEADLINE_SEC s"
+# A machine image has all above; the rest is of each boot.
 retry "$(seconds_left)" mount_once || give_up "cannot mount $MOUNT_SOURCE at $MOUNT_POINT within $DEADLINE_SEC s"
 log "lustre: mounted $MOUNT_SOURCE at $MOUNT_POINT"

@@ -17,6 +17,7 @@ from gangway.components.aws.identity import (
     partition_in,
 )
 from gangway.components.aws.launch import HeadNode
+from gangway.components.aws.machine_image import MachineImage
 from gangway.components.aws.monitoring import NodeLogs, Observability
 from gangway.components.aws.network import TrainingNetwork
 from gangway.components.aws.node_pool import EfaNodePool
@@ -33,7 +34,7 @@ from gangway.stacks.estimates.run_context import build_image
 from gangway.stacks.providers.aws.lookups import Lookups
 from gangway.stacks.providers.aws.plan import AwsPlan, get_head_ports, head_type
 from gangway.stacks.providers.aws.settings import ExistingConfig, arn_parts, get_existing
-from gangway.stacks.providers.aws.user_data import Names, head_user_data
+from gangway.stacks.providers.aws.user_data import Names, head_user_data, image_script
 
 # The Deep Learning AMI with NVIDIA's driver, EFA and Docker.
 NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
@@ -217,6 +218,36 @@ class ComponentFactory(Factory[AwsPlan]):
             return pulumi.Output.from_input(written)
         kept = pinned(f"{self.config.stack}-images", self.found.images, cluster.image_refresh)
         return kept.apply(lambda known: known | written)
+
+    def node_images(
+        self,
+        images: pulumi.Output[dict[str, str]],
+        network: Network,
+        key: Key,
+        container: Image | None = None,
+    ) -> pulumi.Output[dict[str, str]]:
+        """`images`, with the machine image of the nodes, if the stack builds one, instead of its base."""
+        cluster = self.config.cluster
+        if cluster.machine_image is None:
+            return images
+        reference = container.reference if container else pulumi.Output.from_input("")
+        script = reference.apply(lambda known: image_script(self.config, self.planned, known))
+        args = {
+            "base_image_id": images["nodes"],
+            "script": keep_text(self.config, "machine-image", script, reference),
+            "subnet_id": network.private_subnet_ids[0],
+            "security_group_ids": [network.fabric_security_group_id],
+            "repository_arn": container.repository if container else None,
+            "root_volume_gib": cluster.root_volume_gib,
+            "root_device_name": cluster.root_device_name,
+            "kms_key_arn": key,
+            "keep": cluster.machine_image.keep,
+            "region": self.config.region,
+            "stack": self.config.stack,
+            "tags": self.planned.tags,
+        }
+        built = self.declare(MachineImage, args)
+        return pulumi.Output.all(images, built.image_id).apply(lambda known: {**known[0], "nodes": known[1]})
 
     def lustre(self, network: Network, runs: Bucket, key: Key) -> FileSystem | None:
         """The shared file system, if any."""

@@ -107,6 +107,7 @@ def plan(config: StackConfig) -> AwsPlan:
         plan_network(config.network.cidr, len(zones))
     else:
         _check_subnets(existing, zones)
+    _check_machine_image(config)
     if config.storage:
         plan_lustre(**shared.lustre_args(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
@@ -192,6 +193,16 @@ def _check_head_group(existing: ExistingConfig, *, has_head: bool) -> None:
             "missing: the stack has a head node, and adds no rules to the group of the nodes",
             allowed="both groups, or none",
             fix="add head: the security group of the head node, or remove security_groups",
+        )
+
+
+def _check_machine_image(config: StackConfig) -> None:
+    if config.cluster.machine_image is not None and config.network.egress is Egress.ENDPOINTS:
+        raise InputError(
+            "gangway:cluster.machine_image",
+            "its builder reaches Image Builder and the archives of packages over the internet",
+            allowed="with network: {egress: nat}",
+            fix="set egress: nat, or leave machine_image out",
         )
 
 

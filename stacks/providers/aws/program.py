@@ -94,13 +94,15 @@ def build(config: StackConfig, planned: AwsPlan) -> Mapping[str, pulumi.Input[An
     head = stack.head(network, rights, key, images, names) if planned.head else None
     user_data = keep_text(config, "nodes", node_user_data(config, planned, names), names)
     # Workers agree on their last checkpoint through the head node's store, so it must outlive them.
-    pool = stack.pool(network, identity, images, after(user_data, head.host) if head else user_data, key)
+    # Not for the head, whose image would be unknown in a preview.
+    node_images = stack.node_images(images, network, key, image)
+    pool = stack.pool(network, identity, node_images, after(user_data, head.host) if head else user_data, key)
     budget = stack.budget(key)
     observed = stack.observe(pool, key)
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "image": image.reference,
-        "machine_images": images,
+        "machine_images": node_images,
         "run_bucket": runs.bucket_name,
         "group_names": pool.group_names,
         "head_instance_id": head.instance_id if head else None,

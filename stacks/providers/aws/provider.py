@@ -33,6 +33,7 @@ _TAGGABLE = """
     eks: AccessEntry Addon Cluster NodeGroup PodIdentityAssociation
     fsx: DataRepositoryAssociation LustreFileSystem
     iam: InstanceProfile Role
+    imagebuilder: Component DistributionConfiguration Image ImageRecipe InfrastructureConfiguration
     kms: Key
     lambda: Function
     lb: LoadBalancer

@@ -210,7 +210,8 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
     user_data = keep_text(
         config, "nodes", names.apply(lambda known: node_user_data(config, engine, planned, known)), names
     )
-    pool = stack.pool(network, node, images, user_data, key)
+    node_images = stack.node_images(images, network, key)
+    pool = stack.pool(network, node, node_images, user_data, key)
     control = _identity(stack, "head", munge, key)
     inputs = pulumi.Output.all(names, pool.group_names)
     head_args = {
@@ -237,7 +238,7 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
     budget = stack.budget(key)
     observed = stack.observe(pool, key)
     return {
-        "machine_images": images,
+        "machine_images": node_images,
         "run_bucket": runs.bucket_name,
         "group_names": pool.group_names,
         "head_instance_id": head.instance_id,

@@ -13,6 +13,7 @@ from gangway.components.aws.node_pool import LIFECYCLE_HOOK
 from gangway.components.core.findings import InputError
 from gangway.components.core.job import JobSpec
 from gangway.images.aws import (
+    CLOUD,
     EFA_SETUP_SHA256,
     USER_DATA_LIMIT_BYTES,
     AwsHeadSpec,
@@ -22,9 +23,11 @@ from gangway.images.aws import (
     render_aws_node,
     user_data_base64gzip,
 )
-from gangway.images.specs import FileSystem
-from gangway.stacks.base.shared import head_settings, machine_settings, worker_settings
+from gangway.images.machine_image import MachineImageSpec, render_machine_image
+from gangway.images.specs import FileSystem, exporter_ports
+from gangway.stacks.base.shared import has_exporters, head_settings, machine_settings, worker_settings
 from gangway.stacks.base.stand_ins import stand_in, stand_in_digest
+from gangway.stacks.config.engine_settings import SlurmConfig
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec
 
@@ -102,6 +105,21 @@ def _head(config: StackConfig, names: Names) -> str:
     known = names if config.trains else names._replace(mount_source=None)
     spec = AwsHeadSpec(**_common(config, known), **head_settings(config))
     return user_data_base64gzip(render_aws_head(spec))
+
+
+def image_script(config: StackConfig, planned: AwsPlan, container: str = "") -> str:
+    """The script of the nodes' machine image. `container`: the job's, by digest; a queue has none."""
+    exporters = exporter_ports(gpus=planned.machine.backend == "nccl") if has_exporters(config) else {}
+    spec = MachineImageSpec(
+        cloud=CLOUD,
+        lustre=config.storage is not None,
+        slurm=isinstance(config.engine, SlurmConfig),
+        container=container,
+        registry=container.partition("/")[0],
+        exporters=tuple(exporters),
+        settings={"REGION": config.region},
+    )
+    return render_machine_image(spec)
 
 
 def longest_mount_source(config: StackConfig) -> str | None:

@@ -233,6 +233,7 @@ SETTINGS = ProviderSettings(
         "cluster.root_device_name": "the machines keep their disks",
         "cluster.breaker": "failed machines are not replaced",
         "cluster.idle_stop": "existing machines are not terminated",
+        "cluster.machine_image": "the machines keep their operating system",
         "head.machine_type": "the first machine runs the rendezvous store",
         "observe.log_days": _NO_LOGS,
         "observe.no_steps_minutes": f"{_NO_LOGS}, and there are no alarms",

@@ -147,6 +147,7 @@ SETTINGS = ProviderSettings(
         "cluster.root_device_name": "OpenStack detects an image's boot disk",
         "cluster.breaker": "only `up` replaces a machine that failed to start",
         "cluster.idle_stop": "a machine cannot delete itself, and one that is shut down stays allocated",
+        "cluster.machine_image": "gangway:openstack.image sets the image, by id or name",
         "observe.log_days": _NO_LOGS,
         "observe.no_steps_minutes": f"{_NO_LOGS}, and there are no alarms",
         "budget.stop_at_percent": "OpenStack has no budgets that could stop machines",

@@ -33,6 +33,7 @@ PASSWORD_PREFIX = "ecr-password-"
 """Every password begins so: a test that searches for it finds those that were never used, too."""
 
 BUCKET = "aws:s3/bucket:Bucket"
+MACHINE_IMAGE = "aws:imagebuilder/image:Image"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 CONTROL_PLANE: Mapping[str, Any] = MappingProxyType(
@@ -87,7 +88,9 @@ class Aws(Service):
             return {**before, "latestVersion": before["latestVersion"] + 1}
         if before:
             return {**before, "tagsAll": inputs.get("tags", {})}
+        ami = {"accountId": ACCOUNT, "image": f"ami-{zlib.crc32(id_.encode()):017x}", "region": self._region}
         return {
+            **({"outputResources": [{"amis": [ami]}]} if type_token == MACHINE_IMAGE else {}),
             **(CONTROL_PLANE if type_token == "aws:eks/cluster:Cluster" else {}),
             "arn": id_ if id_.startswith("arn:") else self._arn(type_token, id_),
             "dnsName": f"{id_}.{type_token.split(':')[1].partition('/')[0]}.{self._region}.amazonaws.com",

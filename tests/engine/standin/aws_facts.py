@@ -66,6 +66,7 @@ ARN_PATHS: Mapping[str, str] = {
 }
 
 _BUCKET = frozenset({"bucket"})
+_NAME = frozenset({"name"})
 
 REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:autoscaling/group:Group": frozenset({"name"}),
@@ -78,6 +79,7 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:cloudwatch/logGroup:LogGroup": frozenset({"name", "logGroupClass"}),
     "aws:cloudwatch/logMetricFilter:LogMetricFilter": frozenset({"name", "logGroupName"}),
     "aws:cloudwatch/metricAlarm:MetricAlarm": frozenset({"name"}),
+    "aws:codebuild/project:Project": _NAME,
     "aws:ec2/capacityBlockReservation:CapacityBlockReservation": frozenset(
         {"capacityBlockOfferingId", "instancePlatform"}
     ),
@@ -114,6 +116,15 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:iam/instanceProfile:InstanceProfile": frozenset({"name", "path"}),
     "aws:iam/role:Role": frozenset({"name", "path"}),
     "aws:iam/rolePolicy:RolePolicy": frozenset({"name", "role"}),
+    "aws:imagebuilder/component:Component": frozenset({"data", "description", "name", "platform", "version"}),
+    "aws:imagebuilder/distributionConfiguration:DistributionConfiguration": _NAME,
+    "aws:imagebuilder/image:Image": frozenset(
+        {"distributionConfigurationArn", "imageRecipeArn", "imageTestsConfiguration", "infrastructureConfigurationArn"}
+    ),
+    "aws:imagebuilder/imageRecipe:ImageRecipe": frozenset(
+        {"blockDeviceMappings", "components", "description", "name", "parentImage", "version"}
+    ),
+    "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration": _NAME,
     "aws:kms/alias:Alias": frozenset({"name"}),
     "aws:kms/key:Key": frozenset({"customerMasterKeySpec", "keyUsage", "multiRegion"}),
     "aws:lambda/function:Function": frozenset({"name", "packageType"}),
@@ -175,6 +186,11 @@ HELD_BY_USERS = frozenset(
         "aws:ec2/securityGroup:SecurityGroup",
         "aws:ec2/subnet:Subnet",
         "aws:ec2/vpc:Vpc",
+        # ResourceDependencyException.
+        "aws:imagebuilder/component:Component",
+        "aws:imagebuilder/distributionConfiguration:DistributionConfiguration",
+        "aws:imagebuilder/imageRecipe:ImageRecipe",
+        "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration",
     }
 )
 LOOSE_USERS = frozenset({"aws:ec2/launchTemplate:LaunchTemplate"})

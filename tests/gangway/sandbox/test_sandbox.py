@@ -28,6 +28,7 @@ VPC, SUBNET, TEMPLATE = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet", "aws:ec2/lau
 NOT_READ_BACK = {
     "aws:budgets/budget:Budget": Status.ACCEPTED,
     "aws:cloudwatch/compositeAlarm:CompositeAlarm": Status.VALIDATED,
+    "aws:codebuild/project:Project": Status.VALIDATED,
     "aws:costexplorer/costAllocationTag:CostAllocationTag": Status.VALIDATED,
     "aws:ec2/capacityBlockReservation:CapacityBlockReservation": Status.VALIDATED,
     "aws:ec2/instance:Instance": Status.ACCEPTED,
@@ -45,6 +46,11 @@ NOT_READ_BACK = {
     "aws:route53/resolverFirewallRule:ResolverFirewallRule": Status.VALIDATED,
     "aws:route53/resolverFirewallRuleGroup:ResolverFirewallRuleGroup": Status.VALIDATED,
     "aws:route53/resolverFirewallRuleGroupAssociation:ResolverFirewallRuleGroupAssociation": Status.VALIDATED,
+    "aws:imagebuilder/component:Component": Status.VALIDATED,
+    "aws:imagebuilder/distributionConfiguration:DistributionConfiguration": Status.VALIDATED,
+    "aws:imagebuilder/image:Image": Status.VALIDATED,
+    "aws:imagebuilder/imageRecipe:ImageRecipe": Status.VALIDATED,
+    "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration": Status.VALIDATED,
     "docker-build:index:Image": Status.VALIDATED,
 }
 
@@ -57,7 +63,7 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
-def stack(egress: str) -> StackConfig:
+def stack(egress: str, **cluster: Any) -> StackConfig:
     capacity = [
         {"kind": "capacity-block", "id": "cr-0123456789abcdef0"},
         {"kind": "spot", "max_usd_per_hour": 25},
@@ -67,7 +73,7 @@ def stack(egress: str) -> StackConfig:
         {
             "stack": "sandboxed",
             "region": REGION,
-            "cluster": {"accelerator": "H100x8", "nodes": {"min": 2, "max": 2}, "capacity": capacity},
+            "cluster": {"accelerator": "H100x8", "nodes": {"min": 2, "max": 2}, "capacity": capacity, **cluster},
             "storage": {
                 "kind": "lustre",
                 "capacity_gib": 9600,
@@ -96,7 +102,7 @@ def rows(
         run_program(stack("endpoints"), cloud)
         found = (*found, *cloud.read_back())
     with MotoCloud(REGION) as cloud:
-        run_program(stack("nat"), cloud)
+        run_program(stack("nat", machine_image={"keep": 2}), cloud)
         return (*found, *cloud.read_back())
 
 

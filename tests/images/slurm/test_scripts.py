@@ -12,6 +12,7 @@ def installing(slurm_machine: Any, tmp_path: Path) -> Any:
     """One whose archive has all packages, and whose store has the key."""
     (tmp_path / "etc/munge").mkdir(parents=True)
     (tmp_path / "fake" / "python3").unlink()
+    slurm_machine.fake("dpkg-query", "exit 1")
     slurm_machine.fake("python3", f"echo {'k' * 64}")
     slurm_machine.fake("id", 'case "$*" in "-u ann") echo 20001 ;; "-u bob") echo 20002 ;; *) exit 1 ;; esac')
     return slurm_machine
@@ -40,8 +41,16 @@ def test_the_key_is_munges_alone(installing: Any, tmp_path: Path) -> None:
     assert ["munge:munge", f"{key}.new"] in installing.calls("chown")
     assert ["restart", "munge.service"] in installing.calls("systemctl")
     # Masked before they are installed: nothing is begun that has nothing to read.
-    assert installing.every_call()[0][:2] == ["systemctl", "mask"]
+    assert installing.every_call()[1][:2] == ["systemctl", "mask"]
     assert installing.calls("apt-get")[1][-2:] == ["munge", "slurmd"]
+
+
+def test_a_node_with_the_packages_of_its_machine_image_installs_none(installing: Any) -> None:
+    installing.fake("dpkg-query")
+    done = installing.run("slurm-install.sh")
+    assert done.returncode == 0, done.stderr
+    assert installing.calls("apt-get") == []
+    assert ["restart", "munge.service"] in installing.calls("systemctl")
 
 
 def test_a_key_that_is_not_one_gives_the_machine_up(installing: Any, tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any], str, str, str]] = {
     "an entry": (
         "aws-demo", {"bounds": {"threads": [1, "four"]}}, {}, "bounds.threads[1]", "whole number", "write a whole",
     ),
-    "unknown policy": ("aws-demo", {"policy": "modl"}, {}, "policy", "'learned'", "did you mean 'model'?"),
+    "unknown policy": ("aws-demo", {"policy": "modl"}, {}, "policy", "learned", "did you mean 'model'?"),
     "unknown key": ("aws-demo", {"objektive": "time"}, {}, "objektive", "min_gain", "did you mean 'objective'?"),
     "more nodes than the cluster has": (
         "aws-p5-spot", {"bounds": {"nodes": [1, 9]}}, {}, "bounds.nodes", "within 2 to 4", "write nodes: [2, 4]",

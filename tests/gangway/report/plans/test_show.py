@@ -132,7 +132,7 @@ def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     bad = replace(demo_plan, findings=(*demo_plan.findings, Finding.error("x.y", "gangway:cluster", "wrong", "mend")))
     text = all_of(bad, Detail.BRIEF)
     assert (
-        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 4 warnings, 17 notes\n$32.83* an hour")
+        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 4 warnings, 18 notes\n$32.83* an hour")
     )
     assert "fabric.efa" not in text
     assert "envelope" not in text
@@ -140,7 +140,7 @@ def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
         "$32.83* an hour; a run: 10 min, $5.56* expected; 1 h at most, $114.75* (on-demand)\n"
         "* in part at the prices of us-east-1: no bound"
     )
-    expected = f"no errors, 4 warnings, 17 notes\n{money}"
+    expected = f"no errors, 4 warnings, 18 notes\n{money}"
     assert " ".join(expected.split()) in " ".join(all_of(demo_plan, Detail.BRIEF).split())
     assert "findings" not in all_of(replace(demo_plan, findings=()), Detail.BRIEF)
 
