@@ -25,7 +25,8 @@ def preflight(
     """Check a stack in its cloud before `up`, read-only: quotas, machine types, images, permissions, buckets.
 
     Uses your credentials and changes nothing. A check without an answer is unknown, with the reason.
-    Exit code 0: no errors. 1: an error, with which `up` would fail. 2: invalid input, or no credentials.
+    Exit code 0: no errors. 1: an error, with which `up` would fail. 2: invalid input, no credentials, or no answer
+    to any check.
     """
     from rich.console import Console
 
@@ -59,6 +60,13 @@ def preflight(
         print_json({"stack": config.stack, "provider": config.provider, "counts": found, "checks": rows})
     else:
         _show(config.stack, config.provider, answers)
+    if answers and found[State.UNKNOWN] == len(answers):
+        raise InputError(
+            config.provider,
+            "answered no check",
+            value=answers[0].result.answer,
+            fix=answers[0].result.fix or "run it again",
+        )
     raise typer.Exit(EXIT_FINDINGS if found[State.ERROR] else 0)
 
 

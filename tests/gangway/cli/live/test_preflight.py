@@ -69,6 +69,14 @@ def test_an_unknown_check_is_no_error(run: Any) -> None:
     assert run(FINE, REFUSED).exit_code == 0
 
 
+def test_no_answer_at_all_is_not_a_stack_without_errors(run: Any) -> None:
+    done = run(REFUSED, REFUSED)
+    assert isinstance(done.exception, InputError)
+    assert "no permission for iam:GetRole" in str(done.exception)
+    assert "fix:     ask for the permission iam:GetRole" in str(done.exception)
+    assert "2 unknown" in done.stdout
+
+
 def test_json_has_the_same_content(run: Any) -> None:
     done = run(FINE, REFUSED, SHORT, words=("hosts-lab", "--json"))
     found = json.loads(done.stdout)
