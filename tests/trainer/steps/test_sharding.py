@@ -23,6 +23,9 @@ from gangway.trainer.records.run_record import RunContext, RunRecord
 from gangway.trainer.run.loop import train
 from gangway.trainer.steps.state import TrainState
 
+# The fixture trains on four processes.
+pytestmark = pytest.mark.timeout(900)
+
 
 def _row(weights: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([tensor.flatten() for tensor in weights.values()])
@@ -305,7 +308,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(folder / "steps.py"),
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
-    done = subprocess.run([*launch, str(folder), cases], env=environment, capture_output=True, text=True, timeout=400)
+    done = subprocess.run([*launch, str(folder), cases], env=environment, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     return folder
 
