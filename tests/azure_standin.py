@@ -87,7 +87,7 @@ class Azure:
         self.event_waits: list[float] = []
         self.metadata_status = 200
         self.sets: dict[str, dict[str, Any]] = {}
-        self.tags = {"gangway-nodes": "4", "gangway-nodes-min": "2"}
+        self.tags = {"gangway-nodes": "4", "gangway-nodes-min": "2", "gangway-ended": "job/ended-1"}
         self.add_set("demo-0-spot", 2, {"3": "running", "4": "running"})
         self.blobs: dict[str, bytes] = {}
         self.rows: list[dict[str, Any]] = []

@@ -31,7 +31,7 @@ from gangway.components.azure.launch import (
     vm_profile,
     with_version,
 )
-from gangway.components.azure.policies import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
+from gangway.components.azure.policies import ENDED_TAG, LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import AzureMachineType
 from gangway.components.core.capacity import RungPlan, plan_ladder, rung_from_args
@@ -64,7 +64,8 @@ class IbNodePoolArgs(CommonArgs):
     its key. `entra_login` (false) allows SSH by Entra ID; scripts must then request tokens by client id.
     `wait_for_nodes` (false), for a pool without a head: `up` requests the first rung's nodes, waits for all, and fails
     without capacity. `proximity` (false) keeps nodes without InfiniBand in one data centre, with more refusals;
-    InfiniBand's single placement group is narrower anyway.
+    InfiniBand's single placement group is narrower anyway. `ended_object`, which a head requires: the blob that exists
+    once the job has ended, in the stack's folder of the run container.
     """
 
     subscription_id: str
@@ -87,6 +88,7 @@ class IbNodePoolArgs(CommonArgs):
     entra_login: NotRequired[bool]
     wait_for_nodes: NotRequired[bool]
     proximity: NotRequired[bool]
+    ended_object: NotRequired[pulumi.Input[str]]
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,7 @@ class IbNodePool(pulumi.ComponentResource):
                 NODES_TAG: str(args["num_nodes_max"]),
                 LEAST_NODES_TAG: str(args["num_nodes_min"]),
                 RUNG_TAG: str(position),
+                **({ENDED_TAG: args["ended_object"]} if "ended_object" in args else {}),
             },
             opts=pulumi.ResourceOptions(
                 parent=self,

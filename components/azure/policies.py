@@ -169,7 +169,10 @@ def stop_actions(*, clusters: bool = False) -> tuple[str, ...]:
 
 RANDOM_DIGITS = 8  # Pulumi's suffix of a logical name
 NODES_TAG, LEAST_NODES_TAG, RUNG_TAG = "gangway-nodes", "gangway-nodes-min", "gangway-rung"
-"""Tags of a scale set for the head: its maximum nodes, the job's minimum, and its position in the ladder from 0."""
+ENDED_TAG = "gangway-ended"
+"""Tags of a scale set for the head: its maximum nodes, the job's minimum, its position in the ladder from 0, and the
+blob that exists once the job has ended.
+"""
 # Any constant: names below it never collide with others'.
 _NAMESPACE = UUID("6f1f7c3e-5d0b-5b52-9d1b-7a2f0f1f4a10")
 

@@ -42,7 +42,7 @@ from gangway.components.core.keys import member_key
 from gangway.components.core.lookup import pinned
 from gangway.stacks.base.factory import Factory, Image
 from gangway.stacks.base.kept import keep_text
-from gangway.stacks.base.shared import scrapes, steps_alarm_minutes
+from gangway.stacks.base.shared import ended_key, scrapes, steps_alarm_minutes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import build_image
 from gangway.stacks.providers.azure.existing_outputs import (
@@ -349,6 +349,7 @@ class ComponentFactory(Factory[AzurePlan]):
             "secure_boot": self.planned.security.secure_boot,
             "entra_login": self.own.bastion,
             "proximity": self.own.proximity,
+            "ended_object": names.apply(lambda known: ended_key(self.config, Names(*known).job)),
             **self._guards,
         }
         return self.declare(IbNodePool, args)

@@ -428,7 +428,7 @@ class ComponentFactory(Factory[GcpPlan]):
             "request_object": request.name,
             "files_bucket_name": files.bucket_name,
             "run_bucket_name": runs.bucket_name,
-            "ended_uri": ended_uri(config, planned, names),
+            "ended_uri": ended_uri(config, names),
             "service_account": email,
             "log_name": log_name,
             "kms_key_name": key,

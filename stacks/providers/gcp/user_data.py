@@ -1,5 +1,7 @@
 """User data of the machines of a stack on Google Cloud: workers, TPU hosts and head node."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -21,7 +23,14 @@ from gangway.images.gcp import (
 )
 from gangway.images.render import base64gzip
 from gangway.images.specs import FileSystem
-from gangway.stacks.base.shared import container_labels, head_settings, machine_settings, run_dir, worker_settings
+from gangway.stacks.base.shared import (
+    container_labels,
+    ended_key,
+    head_settings,
+    machine_settings,
+    run_dir,
+    worker_settings,
+)
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_resource
 
@@ -55,10 +64,15 @@ def tpu_startup_script(config: StackConfig, planned: GcpPlan, names: pulumi.Outp
     return names.apply(lambda known: render_tpu_startup(_tpu_host(config, planned, known)))
 
 
-def ended_uri(config: StackConfig, planned: GcpPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:
+def ended_uri(config: StackConfig, names: pulumi.Output[Names]) -> pulumi.Output[str]:
     """The `gs://` URL of the object that exists once the job has ended."""
-    hosts = names.apply(lambda known: _tpu_host(config, planned, known))
-    return hosts.apply(lambda host: f"{host.bucket_uri}/{host.ended_object}")
+    return names.apply(lambda known: f"gs://{known.bucket}/{config.stack}/{ended_key(config, known.job)}")
+
+
+def fallback_text(parts: Sequence[str]) -> str:
+    """The head's file: of a pool's `fallback_config` and the mark of the job's end."""
+    groups, ended = parts
+    return json.dumps({**json.loads(groups), "ended_uri": ended})
 
 
 def head_user_data(config: StackConfig, planned: GcpPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:
