@@ -81,7 +81,7 @@ ENTRA_LOGIN = Extension("entra-login", "Microsoft.Azure.ActiveDirectory", "AADSS
 class Image:
     """An image in Azure's words: one of the ids, or the four parts of a Marketplace image."""
 
-    id: str | None = None
+    id: pulumi.Input[str] | None = None
     community_gallery_image_id: str | None = None
     shared_gallery_image_id: str | None = None
     publisher: str | None = None

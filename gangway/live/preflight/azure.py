@@ -39,6 +39,7 @@ NAMESPACES: Mapping[str, str] = {
     "privatedns": "Network",
     "storage": "Storage",
     "storagecache": "StorageCache",
+    "virtualmachineimages": "VirtualMachineImages",
 }
 """By module of the SDK: the resource provider, after `Microsoft.`; those that need registration."""
 _MISSING = "404"
