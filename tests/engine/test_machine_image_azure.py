@@ -65,7 +65,7 @@ def test_nodes_start_from_an_image_that_the_stack_builds_keeps_and_deletes(engin
 
 def test_a_failed_build_stops_up_and_the_next_up_builds_again(engine: Any, azure_vm: Any) -> None:
     azure_vm.next_run = "Failed"
-    failed = engine.run("up")
+    failed = engine.run("up", "--yes")
     assert failed.status != 0
     assert "the build of the machine image ended with Failed: as the test wants" in failed.text
     assert not any(one["type"] == SET for one in engine.resources()), "no nodes without their image"

@@ -10,6 +10,7 @@ from gangway.components.azure.aks import AksCluster, AksIdentity, AksNodePools
 from gangway.components.azure.budget import Budget
 from gangway.components.azure.file_system import LustreFileSystem
 from gangway.components.azure.identity import EncryptionKey, HeadIdentity, MemberKeyVault, NodeIdentity, ResourceGroup
+from gangway.components.azure.machine_image import ImageBuilderIdentity, MachineImage
 from gangway.components.azure.monitoring import NodeLogs, Observability
 from gangway.components.azure.network import PrivateEndpoints, TrainingNetwork
 from gangway.components.azure.storage import FlowLogStore, ImageRegistry, RunBucket
@@ -26,8 +27,10 @@ COMPONENTS: list[type[pulumi.ComponentResource]] = [
     EncryptionKey,
     FlowLogStore,
     HeadIdentity,
+    ImageBuilderIdentity,
     ImageRegistry,
     LustreFileSystem,
+    MachineImage,
     MemberKeyVault,
     NodeIdentity,
     NodeLogs,
@@ -127,6 +130,11 @@ def example(place: dict[str, Any]) -> Example:
         "node_devices": {"nvidia.com/gpu": 8, "rdma/infiniband": 8},
         "workloads": [{"namespace": "vision", "service_account": "jobs"}],
         "pods_cidr": "100.64.0.0/13",
+        "base_image": "microsoft-dsvm:ubuntu-hpc:2404:latest",
+        "base_version": "24.4.1",
+        "script": "#!/usr/bin/env bash",
+        "token": "${token}",
+        "keep": 3,
     }
 
     def choose(component: type[pulumi.ComponentResource]) -> dict[str, Any]:
