@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+from collections.abc import Awaitable
 from typing import NotRequired, TypedDict
 
 import pulumi
@@ -86,10 +87,14 @@ def shell_commands(script: str) -> list[str]:
     return [f"echo {packed} | base64 -d | gunzip >{_SCRIPT}", f"sudo bash {_SCRIPT}", f"rm {_SCRIPT}"]
 
 
+def _known_image(found: str) -> pulumi.Output[str]:
+    return pulumi.Output.from_input(found or UNKNOWN).apply(str)
+
+
 class MachineImage(pulumi.ComponentResource):
     """An image with the script's software, in a gallery that only the subscription's own users read. Another script or
     base builds another image, for nodes that start later. The builder is in a network that Image Builder makes for it,
-    without public addresses, and deletes. All is in a resource group of its own, which takes the images with it.
+    without public addresses, and deletes. All is in a separate resource group, which takes the images with it.
     """
 
     image_id: pulumi.Output[str]
@@ -110,11 +115,14 @@ class MachineImage(pulumi.ComponentResource):
         }
         definition = self._definition(group)
         template = self._template(definition)
-        known = pulumi.Output.all(template.id, definition.id, args["token"])
-        built = known.apply(lambda ids: finish_build(ids[0], ids[1], keep, ids[2]))
-        # Empty in a preview before a build. What it is read with is secret, and the id is not.
-        image = pulumi.Output.unsecret(built).apply(lambda found: found or pulumi.Output.from_input(UNKNOWN))
-        self.image_id = image.apply(str)
+
+        def build(known: list[str]) -> Awaitable[str]:
+            template_id, definition_id, token = known
+            return finish_build(template_id, definition_id, keep, token)
+
+        built: pulumi.Output[str] = pulumi.Output.all(template.id, definition.id, args["token"]).apply(build)
+        # Not secret, unlike the token; empty in a preview before a build.
+        self.image_id = pulumi.Output.unsecret(built).apply(_known_image)
         register_outputs(self)
 
     def _definition(self, group: resources.ResourceGroup) -> compute.GalleryImage:

@@ -233,10 +233,11 @@ class IbNodePool(pulumi.ComponentResource):
         )
 
     def _launch(self, position: int) -> NodeLaunch:
-        args, built = self._args, self._args.get("built_image_id")
+        args = self._args
         return NodeLaunch(
             computer_name_prefix=f"{shortened(self._name, _MAX_PREFIX)}-{position}",
-            image=Image(id=built) if built else with_version(self._plan.image, args.get("image_version")),
+            image=with_version(self._plan.image, args.get("image_version")),
+            built_image_id=args.get("built_image_id"),
             security=self._plan.security,
             subnet_id=pulumi.Output.from_input(args["subnet_ids"]).apply(lambda ids: ids[0]),
             security_group_ids=args["security_group_ids"],

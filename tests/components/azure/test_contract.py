@@ -13,6 +13,7 @@ from gangway.components.azure.identity import EncryptionKey, HeadIdentity, Membe
 from gangway.components.azure.machine_image import ImageBuilderIdentity, MachineImage
 from gangway.components.azure.monitoring import NodeLogs, Observability
 from gangway.components.azure.network import PrivateEndpoints, TrainingNetwork
+from gangway.components.azure.policies import IMAGES_TAG
 from gangway.components.azure.storage import FlowLogStore, ImageRegistry, RunBucket
 from gangway.components.core.fields import Egress
 from tests.components.contract import check_declared, check_signature, keys_of
@@ -165,12 +166,13 @@ def test_microsofts_models_take_everything_it_can_declare(
 def test_everything_is_where_the_stack_is(
     component: type[pulumi.ComponentResource], make: Make, example: Example
 ) -> None:
-    # Azure's own watcher, and the log of imports in the account of the data.
+    # Azure's own watcher, the log of imports in the account of the data, and images, which go with their group.
     elsewhere = {"FlowLog": "NetworkWatcherRG", "BlobContainer demo-lustre-log": "d"}
+    default = "${ResourceGroup.demo-gangway-images.name}" if component is MachineImage else "gangway-demo"
     for resource in make(component, example(component)).resources:
         group, kind = resource.inputs.get("resourceGroupName"), resource.type.rpartition(":")[2]
         if resource.custom and group is not None:
-            own = elsewhere.get(f"{kind} {resource.name}", elsewhere.get(kind, "gangway-demo"))
+            own = elsewhere.get(f"{kind} {resource.name}", elsewhere.get(kind, default))
             assert group == own, resource.name
         if resource.custom and "location" in resource.inputs:
             assert resource.inputs["location"] in ("eastus", "global", "Global"), resource.name
@@ -187,8 +189,9 @@ def test_whatever_can_carry_a_tag_carries_them_all(
     for resource in make(component, example(component)).resources:
         # Our own wait is no resource of Azure's.
         if resource.type.startswith("azure-native:") and "tags" in sdk_arguments(resource.type):
-            # What a pool tells the autoscaler of its nodes is beside them.
-            own = {key: value for key, value in resource.inputs["tags"].items() if not key.startswith("k8s.io_")}
+            # What a pool tells the autoscaler of its nodes, and how many images stay, is beside them.
+            found = resource.inputs["tags"].items()
+            own = {key: value for key, value in found if not key.startswith(("k8s.io_", IMAGES_TAG))}
             assert own == tags, resource.name
             checked += 1
     assert checked, "no tag at all: the test would prove nothing"

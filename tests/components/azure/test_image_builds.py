@@ -25,7 +25,11 @@ def azure(azure_vm: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def build(keep: int | None = 2, template: str = TEMPLATE) -> str:
-    return asyncio.run(finish_build(template, DEFINITION, keep, "token"))
+    loop = asyncio.new_event_loop()  # asyncio.run would take Pulumi's away
+    try:
+        return loop.run_until_complete(finish_build(template, DEFINITION, keep, "token"))
+    finally:
+        loop.close()
 
 
 def posts(azure: Any) -> int:

@@ -68,14 +68,6 @@ def test_only_the_subscriptions_own_users_read_the_images(make: Make, args: dict
     assert images["tags"] == {**args["tags"], "gangway-images": "3"}
 
 
-def test_everything_is_in_a_group_of_its_own(make: Make, args: dict[str, Any]) -> None:
-    made = make(MachineImage, args)
-    name = "${ResourceGroup.demo-gangway-images.name}"
-    groups = {one.inputs["resourceGroupName"] for one in made.resources if one.inputs.get("resourceGroupName")}
-    assert made.one("ResourceGroup").inputs["tags"] == args["tags"]
-    assert groups == {name} or groups == {made.one("ResourceGroup").inputs.get("resourceGroupName", name)}
-
-
 def test_image_builder_may_write_images_and_use_one_identity(make: Make, args: dict[str, Any]) -> None:
     made = make(MachineImage, args)
     (role,) = made.one("RoleDefinition").inputs["permissions"]

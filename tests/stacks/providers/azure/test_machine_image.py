@@ -24,7 +24,7 @@ def test_nodes_start_from_the_built_image_and_the_head_from_its_own(plan: Plan) 
     images = {str(one["virtualMachineProfile"]["storageProfile"]["imageReference"]) for one in sets}
     assert images == {str({"id": "${the image of ${VirtualMachineImageTemplate.azure-ndv5-spot-image.id}}"})}
     (head,) = (one.inputs for one in plan.resources if one.type.endswith(":VirtualMachine"))
-    assert head["storageProfile"]["imageReference"]["publisher"] == "canonical"
+    assert head["storageProfile"]["imageReference"]["publisher"] == "Canonical"
 
 
 def test_it_is_built_from_the_base_that_nodes_had_without_it(plan: Plan, azure_plans: dict[str, Plan]) -> None:
