@@ -19,8 +19,7 @@ from gangway.components.core.outputs import after, register_outputs
 
 BUILDER_TYPE = "Standard_D4s_v5"
 """The builder needs no GPU: drivers are the base image's, and the Lustre client is for its kernel."""
-BUILD_MINUTES = 60
-"""As long as a token for Resource Manager is good for at least."""
+BUILD_MINUTES = 90
 _SCRIPT = "/tmp/gangway-provision.sh"
 
 
@@ -57,10 +56,10 @@ class ImageBuilderIdentity(pulumi.ComponentResource):
 
 class MachineImageArgs(TypedDict):
     """Inputs of MachineImage. `base_image`: of the Marketplace, `publisher:offer:sku[:version]`, of generation 2, with
-    `base_version` if open; `script`: bash, run as root; `identity_id`: ImageBuilderIdentity's; `token`: for Resource
-    Manager, `authorization.getClientToken`'s; `keep`: how many images stay, the newest and at least 2, since scale sets
-    name the last one until `up` ends (by default all); `root_volume_gib` is at most the nodes'. Encrypted with Azure's
-    keys: an image holds no secret, and Image Builder takes no other key.
+    `base_version` if open; `script`: bash, run as root; `identity_id`: ImageBuilderIdentity's; `keep`: how many images
+    stay, the newest and at least 2, since scale sets name the last one until `up` ends (by default all);
+    `root_volume_gib` is at most the nodes'. Encrypted with Azure's keys: an image holds no secret, and Image Builder
+    takes no other key.
     """
 
     location: str
@@ -72,7 +71,6 @@ class MachineImageArgs(TypedDict):
     script: pulumi.Input[str]
     identity_id: pulumi.Input[str]
     root_volume_gib: int
-    token: pulumi.Input[str]
     keep: NotRequired[int | None]
     role_wait_sec: NotRequired[float]
 
@@ -88,6 +86,7 @@ def shell_commands(script: str) -> list[str]:
 
 
 def _known_image(found: str) -> pulumi.Output[str]:
+    """Empty in a preview before a build."""
     return pulumi.Output.from_input(found or UNKNOWN).apply(str)
 
 
@@ -117,13 +116,16 @@ class MachineImage(pulumi.ComponentResource):
         template = self._template(definition)
 
         def build(known: list[str]) -> Awaitable[str]:
-            template_id, definition_id, token = known
-            return finish_build(template_id, definition_id, keep, token)
+            return finish_build(known[0], known[1], keep, self._token)
 
-        built: pulumi.Output[str] = pulumi.Output.all(template.id, definition.id, args["token"]).apply(build)
-        # Not secret, unlike the token; empty in a preview before a build.
-        self.image_id = pulumi.Output.unsecret(built).apply(_known_image)
+        built: pulumi.Output[str] = pulumi.Output.all(template.id, definition.id).apply(build)
+        self.image_id = built.apply(_known_image)
         register_outputs(self)
+
+    async def _token(self) -> str:
+        """A token for Resource Manager, of the provider."""
+        answer = authorization.get_client_token_output(opts=pulumi.InvokeOutputOptions(parent=self))
+        return str(await answer.token.future())
 
     def _definition(self, group: resources.ResourceGroup) -> compute.GalleryImage:
         # Azure refuses to delete either before its images, which Pulumi does not know, and deletes them with the group.

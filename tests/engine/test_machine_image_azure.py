@@ -46,6 +46,10 @@ def test_nodes_start_from_an_image_that_the_stack_builds_keeps_and_deletes(engin
     assert set(engine.applied("up", "--expect-no-changes").changes) == {"same"}
     assert len(azure_vm.runs) == 1
 
+    engine.change(lambda config: config["gangway:tags"].update(floor="3"))
+    assert TEMPLATE not in engine.applied("up").types("replace"), "other tags are no reason for another image"
+    assert nodes_image(engine) == first
+
     moved = refresh(engine, azure_vm, 1)
     assert TEMPLATE in moved.types("replace")
     assert SET in moved.types("update")

@@ -337,7 +337,6 @@ class ComponentFactory(Factory[AzurePlan]):
             "script": keep_text(self.config, "machine-image", script, inputs),
             "identity_id": builder.identity_id,
             "root_volume_gib": self.planned.root_volume_gib,
-            "token": self.found.token,
             "keep": cluster.machine_image.keep,
             **self.role_wait,
         }

@@ -134,7 +134,6 @@ def example(place: dict[str, Any]) -> Example:
         "base_image": "microsoft-dsvm:ubuntu-hpc:2404:latest",
         "base_version": "24.4.1",
         "script": "#!/usr/bin/env bash",
-        "token": "${token}",
         "keep": 3,
     }
 

@@ -24,10 +24,14 @@ def azure(azure_vm: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return azure_vm
 
 
+async def token() -> str:
+    return "token"
+
+
 def build(keep: int | None = 2, template: str = TEMPLATE) -> str:
     loop = asyncio.new_event_loop()  # asyncio.run would take Pulumi's away
     try:
-        return loop.run_until_complete(finish_build(template, DEFINITION, keep, "token"))
+        return loop.run_until_complete(finish_build(template, DEFINITION, keep, token))
     finally:
         loop.close()
 

@@ -24,7 +24,6 @@ def args(place: dict[str, Any]) -> dict[str, Any]:
         "script": SCRIPT,
         "identity_id": "/builder",
         "root_volume_gib": 256,
-        "token": "${token}",
         "keep": 3,
         "role_wait_sec": 300,
     }
