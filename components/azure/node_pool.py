@@ -65,8 +65,8 @@ class IbNodePoolArgs(CommonArgs):
     `entra_login` (false) allows SSH by Entra ID; scripts must then request tokens by client id. `wait_for_nodes`
     (false), for a pool without a head: `up` requests the first rung's nodes, waits for all, and fails without capacity.
     `proximity` (false) keeps nodes without InfiniBand in one data centre, with more refusals; InfiniBand's single
-    placement group is narrower anyway. `ended_object`, which a head requires: the blob that exists once the job has ended,
-    in the stack's folder of the run container.
+    placement group is narrower anyway. `ended_object`, which a head requires: the blob that exists once the job has
+    ended, in the stack's folder of the run container.
     """
 
     subscription_id: str
