@@ -97,6 +97,8 @@ def _quota_error(message: str, status: int = 0) -> QuotaError:
 class TpuApi:
     """Calls of the TPU v2 API. `base_url` is without `/v2`; `sleep` waits seconds between two attempts."""
 
+    _version = "v2"
+
     def __init__(
         self,
         base_url: str = GOOGLE_API_URL,
@@ -168,7 +170,7 @@ class TpuApi:
     ) -> dict[str, Any]:
         if self._session is None:
             self._session = open_session(self._base_url)
-        url, what = f"{self._base_url}/v2/{path}", f"{method} {path}"
+        url, what = f"{self._base_url}/{self._version}/{path}", f"{method} {path}"
         try:
             response = self._session.request(method, url, params=query, json=body, timeout=REQUEST_TIMEOUT_SEC)
         except OSError as error:  # every exception of requests is one

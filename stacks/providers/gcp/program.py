@@ -81,6 +81,7 @@ def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
     images = stack.machine_images()
     head = stack.head(network, rights, files, key, images, names, group_tag) if planned.head else None
     if group_tag is not None:
+        images = stack.node_images(images, network, email, key, image)
         nodes = stack.gpu_nodes(network, email, key, names, images, head, group_tag)
     else:
         assert files is not None, "head_files returns a bucket for slices"
