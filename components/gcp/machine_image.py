@@ -7,6 +7,7 @@ resource (only for Python programs) makes the builder, waits for it, makes the i
 import hashlib
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NotRequired, TypedDict
 
@@ -45,9 +46,9 @@ metadata -X PUT --data-binary "$result" "$instance/guest-attributes/gangway/resu
 
 class MachineImageArgs(TypedDict):
     """Inputs of MachineImage. `base_image`: an image of Ubuntu; `script`: bash, run as root; the builder, in
-    `subnet_id`, needs a way to the internet; `service_account_email`: with which it pulls containers; `keep`: how many
-    images stay, the newest and at least 2, since templates name the last one until `up` ends; `root_volume_gib` and
-    `secure_boot` (true) are the nodes'; `tags` are labels.
+    `subnet_id`, needs a way to the internet; `service_account_email`: with which it pulls containers; `keep` (3): how
+    many images stay, the newest and at least 2, since templates name the last one until `up` ends; `root_volume_gib`
+    and `secure_boot` (true) are the nodes'; `tags` are labels.
     """
 
     project: str
@@ -61,7 +62,7 @@ class MachineImageArgs(TypedDict):
     root_volume_gib: int
     secure_boot: NotRequired[bool]
     kms_key_name: NotRequired[pulumi.Input[str] | None]
-    keep: int
+    keep: NotRequired[int]
     tags: dict[str, str]
 
 
@@ -125,6 +126,7 @@ class ComputeApi(TpuApi):
     """Calls of the Compute Engine API. `path` begins with `projects/`."""
 
     _version = "compute/v1"
+    _quota_fix = f"ask for quota of E2 CPUs for the builder, an {BUILDER_TYPE} (IAM & Admin, Quotas), or run `up` later"
 
     def find(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
         """The resource, or None if there is none."""
@@ -147,8 +149,10 @@ class ComputeApi(TpuApi):
 
     def change(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
         """Send a change, and wait until it is done. A missing resource is no error for DELETE."""
+        # Kept in retries: the API then does the same change once.
+        query = {"requestId": str(uuid.uuid4())}
         try:
-            operation = self._call(method, path, None, body)
+            operation = self._call(method, path, query, body)
         except TpuError as error:
             if method == "DELETE" and error.status == 404:
                 return
@@ -271,14 +275,16 @@ class MachineImage(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: MachineImageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:MachineImage", name, None, opts)
-        if args["keep"] < 2:
-            raise InputError("MachineImage.keep", "too few", value=args["keep"], allowed="2 or more", fix="keep=2")
+        keep = args.get("keep", 3)
+        if keep < 2:
+            raise InputError("MachineImage.keep", "too few", value=keep, allowed="2 or more", fix="keep=2")
         image = pulumi.Output.all(args["base_image"], args["script"]).apply(
             lambda known: image_name(args["stack"], known[0], known[1], args["root_volume_gib"])
         )
         props = {
             **{name: value for name, value in args.items() if name not in ("stack", "tags")},
             "image": image,
+            "keep": keep,
             "labels": {**args["tags"], STACK_LABEL: args["stack"], ROLE_LABEL: IMAGE_ROLE},
             "secure_boot": args.get("secure_boot", True),
             "kms_key_name": args.get("kms_key_name"),

@@ -73,6 +73,22 @@ def test_azures_image_has_docker_and_the_container(builder: Any, azure_vm: Any) 
     assert any(call[0] == "login" and call[-1] == host for call in builder.calls("docker"))
 
 
+def test_googles_image_has_docker_and_the_container(builder: Any, gce: Any) -> None:
+    builder.fake("systemctl")
+    builder.fake("docker", 'if [ "$1" = login ]; then cat >/dev/null; fi')
+    host = "us-central1-docker.pkg.dev"
+    container = f"{host}/acme-ml/gan/trainer@sha256:{'ab' * 32}"
+    settings = {"PROJECT": "acme-ml", "REGION": "us-central1"}
+    spec = MachineImageSpec(
+        cloud="gcp", docker=True, lustre=True, container=container, registry=host, settings=settings
+    )
+    done = provision(builder, spec, GANGWAY_METADATA_URL=gce.url, GANGWAY_API_URL=gce.url)
+    assert done.returncode == 0, done.stderr
+    assert builder.calls("modprobe") == [["lustre"]]
+    assert ["pull", "--quiet", container] in builder.calls("docker")
+    assert any(call[0] == "login" and f"https://{host}" in call[-1] for call in builder.calls("docker"))
+
+
 def test_it_mounts_nothing_and_leaves_neither_scripts_nor_a_login(builder: Any, tmp_path: Path) -> None:
     assert provision(builder, AWS).returncode == 0
     assert builder.calls("mount") == []

@@ -67,7 +67,7 @@ def test_the_head_imports_the_data_and_fills_the_ladder(gcp_plans: dict[str, Pla
     assert "gs://${Bucket.gcp-a3-spot-head.name}/fallback.json" in fill
     template = machines(gcp_plans[GPU].resources, "InstanceTemplate")[0]
     (ladder,) = (
-        json.loads(one.inputs["content"])
+        json.loads(one.inputs["content"]["value"])
         for one in gcp_plans[GPU].resources
         if one.type.endswith(":BucketObject") and one.inputs["name"] == "fallback.json"
     )
