@@ -44,7 +44,7 @@ def test_a_builder_provisions_the_image_and_goes(compute: Any) -> None:
     created = PROVIDER.create(props(compute))
     assert created.id == "acme-ml/demo/machine-image"
     (image,) = compute.images.values()
-    assert image["name"] == created.outs["image"]
+    assert image["name"] == (created.outs or {})["image"]
     assert image["labels"] == LABELS
     assert compute.instances == {}
 
