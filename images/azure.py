@@ -112,7 +112,7 @@ def azure_env_text(spec: AzureMachineSpec) -> str:
         **shell.metadata_settings(spec),
         "CLIENT_ID": spec.client_id,
         "DATA_DIR": (node.data_dir if node else None) or "",
-        "ENDED_OBJECT": spec.ended_object,
+        **({"ENDED_OBJECT": spec.ended_object} if node else {}),
         "GPUS_PLANNED": shell.planned_gpus(spec.job) if node else "0",
         "IN_GROUP": "yes" if node else "",
         "LOG_GROUP": spec.ingestion_url or "",

@@ -110,7 +110,9 @@ class TpuHostSpec(GcpMachineSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class GcpHeadSpec(GcpMachineSpec, HeadSpec):
-    """The head node. `fallback_uri`: `gs://...` of the object that lists the groups to fill; None for none."""
+    """The head node. `fallback_uri`: `gs://...` of the object that names the groups to fill and the mark of the job's
+    end; None for none.
+    """
 
     zones: tuple[str, ...] = ()
     fallback_uri: str | None = None
@@ -207,7 +209,7 @@ def gcp_env_text(spec: GcpMachineSpec) -> str:
         "DATA_BY": data.by if data else "",
         "DATA_DIR": getattr(worker, "data_dir", None) or "",
         "DATA_SOURCE": data.uri if data else "",
-        "ENDED_OBJECT": spec.ended_object,
+        **({"ENDED_OBJECT": spec.ended_object} if worker else {}),
         "GPUS_PLANNED": shell.planned_gpus(spec.job) if node else "0",
         "GVNICS_PLANNED": str(node.gvnics_planned if node else 0),
         "IN_GROUP": "yes" if node else "",

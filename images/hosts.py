@@ -103,7 +103,6 @@ def host_files(spec: HostSpec) -> list[render.NodeFile]:
     """The files that the script installs."""
     steps, services = _steps(spec), _services(spec)
     values = {
-        "ended_uri": "",
         "image_has_docker": False,
         "log_options": lambda stream: shell.NO_LOG,
         "mount": "check-shared.sh",

@@ -214,7 +214,7 @@ def unit_values(spec: MachineSpec, steps: Sequence[str], role: str, **more: obje
     """Template values of the units of a machine whose image has no Docker."""
     bucket = spec.bucket_uri.rstrip("/")
     return {
-        "ended_uri": f"{bucket}/{spec.ended_object}",
+        "bucket_uri": bucket,
         "held_uri": f"{bucket}/{spec.job.name}/{HELD_OBJECT}",
         "image_has_docker": False,
         "mount": spec.file_system.script if spec.file_system else None,

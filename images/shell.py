@@ -277,7 +277,8 @@ def machine_settings(spec: MachineSpec, role: Literal["worker", "head"], uid: in
         "IMAGE_REGISTRY": spec.image_registry,
         "JOB_KEY": job_key(spec.job),
         "JOB_NAME": spec.job.name,
-        "MAX_SEC": max_sec_text(spec.max_hours),
+        # A head would be replaced by another number of hours, and does not count them.
+        **({"MAX_SEC": max_sec_text(spec.max_hours)} if role == "worker" else {}),
         "RESULTS_SEC": "",
         "ROLE": role,
         "RUN_DIR": spec.run_dir,

@@ -29,6 +29,8 @@ TABLE: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "authorization:RoleDefinition": (_AUTHORIZATION, "RoleDefinition", ("roleDefinitionId", "scope")),
     "compute:CapacityReservationGroup": (_COMPUTE, "CapacityReservationGroup", ("capacityReservationGroupName",)),
     "compute:DiskEncryptionSet": (_COMPUTE, "DiskEncryptionSet", ("diskEncryptionSetName",)),
+    "compute:Gallery": (_COMPUTE, "Gallery", ("galleryName",)),
+    "compute:GalleryImage": (_COMPUTE, "GalleryImage", ("galleryImageName", "galleryName")),
     "compute:ProximityPlacementGroup": (_COMPUTE, "ProximityPlacementGroup", ("proximityPlacementGroupName",)),
     "compute:VirtualMachine": (_COMPUTE, "VirtualMachine", ("vmName",)),
     "compute:VirtualMachineExtension": (_COMPUTE, "VirtualMachineExtension", ("vmName", "vmExtensionName")),
@@ -101,6 +103,7 @@ WITHOUT_MODEL = (
     "logic:Workflow",
     "monitor:DiagnosticSetting",
     "portal:Dashboard",
+    "virtualmachineimages:VirtualMachineImageTemplate",
 )
 
 

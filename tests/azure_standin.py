@@ -71,6 +71,9 @@ class Azure:
         versions: of every image in the Marketplace.
         tagged: what a subscription holds, `{id, type, tags}`.
         existing: by path, what Resource Manager answers about resources of others; it knows nothing else then.
+        runs: of image templates, by id: how the last one ended, and when it began.
+        images: versions in galleries, id -> what is said of it.
+        next_run: how runs of image templates end.
         calls: of APIs, in their order.
     """
 
@@ -87,7 +90,7 @@ class Azure:
         self.event_waits: list[float] = []
         self.metadata_status = 200
         self.sets: dict[str, dict[str, Any]] = {}
-        self.tags = {"gangway-nodes": "4", "gangway-nodes-min": "2"}
+        self.tags = {"gangway-nodes": "4", "gangway-nodes-min": "2", "gangway-ended": "job/ended-1"}
         self.add_set("demo-0-spot", 2, {"3": "running", "4": "running"})
         self.blobs: dict[str, bytes] = {}
         self.rows: list[dict[str, Any]] = []
@@ -103,6 +106,9 @@ class Azure:
         self.versions = ["22.04.9", "22.04.10", "22.04.2"]
         self.tagged: Callable[[], list[dict[str, Any]]] = list
         self.existing: dict[str, Any] = {}
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.images: dict[str, dict[str, Any]] = {}
+        self.next_run = "Succeeded"
         self.calls: list[Call] = []
         self.tokens: dict[str, str] = {}
         self.asleep = threading.Event()
@@ -189,6 +195,8 @@ class Azure:
             return 200, json.dumps({"value": found}).encode()
         if "/artifacttypes/vmimage/" in call.path:
             return 200, json.dumps([{"name": version} for version in self.versions]).encode()
+        if "/Microsoft.VirtualMachineImages/" in call.path or "/galleries/" in call.path:
+            return self._image_builder(call)
         if self.existing and known == ARM:
             return self._about_existing(call)
         token = call.headers.get("authorization", "").removeprefix("Bearer ")
@@ -199,6 +207,30 @@ class Azure:
         if known == "vault.azure.net":
             return self._vault(call, host.split(".")[0])
         return self._blob(call, host.split(".")[0]) if known.startswith("blob") else self._ingest(call)
+
+    def _image_builder(self, call: Call) -> tuple[int, bytes]:
+        """Image Builder, whose runs end at once, and the versions in a gallery."""
+        path = call.path.removeprefix(f"/{ARM}")
+        template, _, part = path.partition("/runOutputs/")
+        if call.method == "POST":
+            template, moment = path.removesuffix("/run"), f"2026-12-01T00:00:{len(self.calls):04d}Z"
+            self.runs[template] = {"runState": self.next_run, "startTime": moment, "message": "as the test wants"}
+            if self.next_run == "Succeeded":
+                group = template.partition("/providers/")[0]
+                place = f"{group}/providers/Microsoft.Compute/galleries/g/images/nodes/versions/0.0.{len(self.calls)}"
+                self.runs[template]["image"] = place
+                profile = {"publishedDate": moment}
+                self.images[place] = {"provisioningState": "Succeeded", "publishingProfile": profile}
+            return 202, b""
+        if call.method == "DELETE":
+            del self.images[path]
+            return 202, b""
+        if path.endswith("/versions"):
+            listed = [{"id": id_, "properties": image} for id_, image in self.images.items()]
+            return 200, json.dumps({"value": listed}).encode()
+        if part:
+            return 200, json.dumps({"properties": {"artifactId": self.runs[template]["image"]}}).encode()
+        return 200, json.dumps({"properties": {"lastRunStatus": self.runs.get(path)}}).encode()
 
     def _about_existing(self, call: Call) -> tuple[int, bytes]:
         path = call.path.removeprefix(f"/{ARM}")

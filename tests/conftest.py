@@ -228,6 +228,12 @@ def gce() -> Iterator[Any]:
 
 
 @pytest.fixture
+def compute() -> Iterator[Any]:
+    """Compute Engine's instances and images in small; see tests/compute_standin.py."""
+    yield from _serving("compute_standin.py")
+
+
+@pytest.fixture
 def azure_vm() -> Iterator[Any]:
     """Azure's metadata service and APIs in small, as a machine sees them; see tests/azure_standin.py."""
     yield from _serving("azure_standin.py")

@@ -25,7 +25,8 @@ DOCUMENTS = {
 
 
 @cache
-def _document(host: str) -> dict[str, Any]:
+def document(host: str) -> dict[str, Any]:
+    """An API's discovery document."""
     text = (files("googleapiclient.discovery_cache") / "documents" / f"{DOCUMENTS[host]}.json").read_text("utf-8")
     return dict(json.loads(text))
 
@@ -53,13 +54,13 @@ def _pattern(path: str) -> str:
 def published(call: Any) -> set[str]:
     """The ids of the methods that a call may be, with all of its parameters known; empty where there is none."""
     host, _, path = call.path[1:].partition(".googleapis.com")
-    document = _document(host)
+    known = document(host)
     # Of every method of every API.
-    always = {"uploadType", *document.get("parameters", {})}
+    always = {"uploadType", *known.get("parameters", {})}
     return {
         method["id"]
-        for method in _methods(document)
+        for method in _methods(known)
         if method["httpMethod"] == call.method
-        and any(re.fullmatch(_pattern(one), path) for one in _paths(document, method))
+        and any(re.fullmatch(_pattern(one), path) for one in _paths(known, method))
         and call.query.keys() <= always | method.get("parameters", {}).keys()
     }

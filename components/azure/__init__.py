@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gangway.components.azure.identity import MemberKeyVault as MemberKeyVault
     from gangway.components.azure.identity import NodeIdentity as NodeIdentity
     from gangway.components.azure.identity import ResourceGroup as ResourceGroup
+    from gangway.components.azure.machine_image import ImageBuilderIdentity as ImageBuilderIdentity
+    from gangway.components.azure.machine_image import MachineImage as MachineImage
     from gangway.components.azure.monitoring import NodeLogs as NodeLogs
     from gangway.components.azure.monitoring import Observability as Observability
     from gangway.components.azure.network import PrivateEndpoints as PrivateEndpoints
@@ -32,6 +34,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "file_system": ("LustreFileSystem",),
     "head_node": ("HeadNode",),
     "identity": ("EncryptionKey", "HeadIdentity", "MemberKeyVault", "NodeIdentity", "ResourceGroup"),
+    "machine_image": ("ImageBuilderIdentity", "MachineImage"),
     "monitoring": ("NodeLogs", "Observability"),
     "network": ("PrivateEndpoints", "TrainingNetwork"),
     "node_pool": ("IbNodePool",),

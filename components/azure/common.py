@@ -63,6 +63,14 @@ IMMUTABLE: Mapping[str, Sequence[str]] = {
     "privatedns:VirtualNetworkLink": ("virtualNetwork",),
     # An update can only change the key, the maintenance window and root squash.
     "storagecache:AmlFilesystem": ("filesystemSubnet", "hsm", "sku", "storageCapacityTiB", "zones"),
+    # "Update/Upgrade of image templates is currently not supported."
+    "virtualmachineimages:VirtualMachineImageTemplate": (
+        "buildTimeoutInMinutes",
+        "customize",
+        "distribute",
+        "source",
+        "vmProfile",
+    ),
 }
 """Properties that Azure refuses to change although the provider sends the change, by type. Source: Azure's REST
 reference and its errors (PropertyChangeNotAllowed, ResourceAvailabilityZonesCannotBeModified).

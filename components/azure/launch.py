@@ -224,12 +224,14 @@ def authorized_keys() -> tuple[str, str]:
 @dataclass(frozen=True)
 class NodeLaunch:
     """Settings of all nodes of a pool, for any rung. `computer_name_prefix`: of the host names, at most 15 characters;
+    `built_image_id`: of a machine image, used instead of `image`, its base;
     `security_group_ids`: application security groups; `user_data`: base64 for cloud-init; `disk_encryption_set_id`:
     encrypts the disk; None for Azure's own key; `entra_login`: allow SSH by Entra ID.
     """
 
     computer_name_prefix: str
     image: Image
+    built_image_id: pulumi.Input[str] | None
     security: Security
     subnet_id: pulumi.Input[str]
     security_group_ids: Sequence[pulumi.Input[str]]
@@ -297,9 +299,9 @@ def boot_diagnostics() -> compute.DiagnosticsProfileArgs:
 
 
 def _storage_profile(launch: NodeLaunch) -> compute.VirtualMachineScaleSetStorageProfileArgs:
-    key = launch.disk_encryption_set_id
+    key, built = launch.disk_encryption_set_id, launch.built_image_id
     return compute.VirtualMachineScaleSetStorageProfileArgs(
-        image_reference=image_reference(launch.image),
+        image_reference=compute.ImageReferenceArgs(id=built) if built else image_reference(launch.image),
         os_disk=compute.VirtualMachineScaleSetOSDiskArgs(
             create_option="FromImage",
             caching=compute.CachingTypes.READ_WRITE,

@@ -31,7 +31,7 @@ from gangway.components.azure.launch import (
     vm_profile,
     with_version,
 )
-from gangway.components.azure.policies import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
+from gangway.components.azure.policies import ENDED_TAG, LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
 from gangway.components.catalog.loader import load_provider
 from gangway.components.catalog.schema import AzureMachineType
 from gangway.components.core.capacity import RungPlan, plan_ladder, rung_from_args
@@ -59,12 +59,14 @@ class CapacityRungArgs(TypedDict):
 class IbNodePoolArgs(CommonArgs):
     """Inputs of IbNodePool. `user_data` is base64, `security_group_ids` are application security groups. `image_id` is
     a resource id or `publisher:offer:sku[:version]`, by default the HPC image for the machine type; `image_version`
-    pins an open version. `trusted_launch`, `secure_boot` and `encryption_at_host` default to what machine type and
-    image support (`gangway.components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with
-    its key. `entra_login` (false) allows SSH by Entra ID; scripts must then request tokens by client id.
-    `wait_for_nodes` (false), for a pool without a head: `up` requests the first rung's nodes, waits for all, and fails
-    without capacity. `proximity` (false) keeps nodes without InfiniBand in one data centre, with more refusals;
-    InfiniBand's single placement group is narrower anyway.
+    pins an open version; `built_image_id`, MachineImage's made from it, is used instead. `trusted_launch`,
+    `secure_boot` and `encryption_at_host` default to what machine type and image support
+    (`gangway.components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
+    `entra_login` (false) allows SSH by Entra ID; scripts must then request tokens by client id. `wait_for_nodes`
+    (false), for a pool without a head: `up` requests the first rung's nodes, waits for all, and fails without capacity.
+    `proximity` (false) keeps nodes without InfiniBand in one data centre, with more refusals; InfiniBand's single
+    placement group is narrower anyway. `ended_object`, which a head requires: the blob that exists once the job has
+    ended, in the stack's folder of the run container.
     """
 
     subscription_id: str
@@ -77,6 +79,7 @@ class IbNodePoolArgs(CommonArgs):
     security_group_ids: list[pulumi.Input[str]]
     image_id: NotRequired[str | None]
     image_version: NotRequired[pulumi.Input[str]]
+    built_image_id: NotRequired[pulumi.Input[str] | None]
     identity_id: pulumi.Input[str]
     user_data: pulumi.Input[str]
     root_volume_gib: int
@@ -87,6 +90,7 @@ class IbNodePoolArgs(CommonArgs):
     entra_login: NotRequired[bool]
     wait_for_nodes: NotRequired[bool]
     proximity: NotRequired[bool]
+    ended_object: NotRequired[pulumi.Input[str]]
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,7 @@ class IbNodePool(pulumi.ComponentResource):
                 NODES_TAG: str(args["num_nodes_max"]),
                 LEAST_NODES_TAG: str(args["num_nodes_min"]),
                 RUNG_TAG: str(position),
+                **({ENDED_TAG: args["ended_object"]} if "ended_object" in args else {}),
             },
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -235,6 +240,7 @@ class IbNodePool(pulumi.ComponentResource):
         return NodeLaunch(
             computer_name_prefix=f"{shortened(self._name, _MAX_PREFIX)}-{position}",
             image=with_version(self._plan.image, args.get("image_version")),
+            built_image_id=args.get("built_image_id"),
             security=self._plan.security,
             subnet_id=pulumi.Output.from_input(args["subnet_ids"]).apply(lambda ids: ids[0]),
             security_group_ids=args["security_group_ids"],

@@ -15,6 +15,7 @@ ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
 BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 BLOB_READER = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
 COST_READER = "72fafb9e-0641-4937-9268-a91bfd8191a3"
+IDENTITY_OPERATOR = "f1a07417-d97a-45cb-824c-7a7467783830"
 KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
 # Monitoring Metrics Publisher: on a data collection rule, the right to send lines.
 LOG_WRITER = "3913510d-42f4-4e42-8a64-420c390055eb"
@@ -23,6 +24,14 @@ STORAGE_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
 
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 RUN_WRITER_ACTIONS = (f"{_BLOBS}/read", f"{_BLOBS}/write")  # without delete; an overwritten blob keeps its old version
+
+_GALLERIES = "Microsoft.Compute/galleries"
+IMAGE_WRITER_ACTIONS = (
+    *(f"{_GALLERIES}{part}" for part in ("/read", "/images/read", "/images/versions/read", "/images/versions/write")),
+    *(f"Microsoft.Compute/images/{verb}" for verb in ("delete", "read", "write")),
+)
+"""What Image Builder needs to put an image into a gallery ("Configure Azure VM Image Builder permissions")."""
+_IMAGES = "only Image Builder has it, in the group of the machine images, which has nothing else"
 
 _SET = "Microsoft.Compute/virtualMachineScaleSets"
 _CLUSTER = "Microsoft.ContainerService/managedClusters"
@@ -41,6 +50,7 @@ GROUP_WIDE: Mapping[str, str] = {
     "Microsoft.Network/networkInterfaces/read": "read only: where single machines are, for Prometheus on the head",
     "Microsoft.Compute/virtualMachines/deallocate/action": "only the budget's stop has it, for the head, which "
     "would fill the scale sets again",
+    **dict.fromkeys(IMAGE_WRITER_ACTIONS, _IMAGES),
     COST_READER: "read only; costs are told for groups, not for resources",
 }  # every action and role of our identities on the whole resource group, and why there is nothing narrower
 
@@ -168,8 +178,13 @@ def stop_actions(*, clusters: bool = False) -> tuple[str, ...]:
 # ignores Azure's rules, so it must fit; the digits avoid names of destroyed stacks (retained runs, deleted vaults).
 
 RANDOM_DIGITS = 8  # Pulumi's suffix of a logical name
+IMAGES_TAG = "gangway-images"
+"""A tag of an image definition: how many images stay."""
 NODES_TAG, LEAST_NODES_TAG, RUNG_TAG = "gangway-nodes", "gangway-nodes-min", "gangway-rung"
-"""Tags of a scale set for the head: its maximum nodes, the job's minimum, and its position in the ladder from 0."""
+ENDED_TAG = "gangway-ended"
+"""Tags of a scale set for the head: its maximum nodes, the job's minimum, its position in the ladder from 0, and the
+blob that exists once the job has ended.
+"""
 # Any constant: names below it never collide with others'.
 _NAMESPACE = UUID("6f1f7c3e-5d0b-5b52-9d1b-7a2f0f1f4a10")
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from gangway.components.azure.capacity import UP_TO_ON_DEMAND
 from gangway.components.azure.fabric import is_isolated_rung
-from gangway.components.azure.policies import LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
+from gangway.components.azure.policies import IMAGES_TAG, LEAST_NODES_TAG, NODES_TAG, RUNG_TAG
+from gangway.components.catalog.boot import load_boot
 from gangway.components.catalog.loader import Catalog
 from gangway.components.estimate.cost import (
     CostComponent,
@@ -123,6 +124,10 @@ def _price_resource(resource: Declared, prices: PriceList) -> Iterable[CostCompo
             yield from _control_plane(resource, prices)
         case "compute:VirtualMachine":
             yield from _machine(resource, prices)
+        case "compute:GalleryImage":
+            each_gib, number = load_boot().stored_gib.value, int(inputs["tags"][IMAGES_TAG])
+            label = f"{name}: {number} machine images of about {each_gib:g} GiB"
+            yield prices.service(label, "snapshot-lrs", number * each_gib)
         case "containerregistry:Registry":
             sku = inputs["sku"]["name"]
             yield prices.service(f"{name}: container registry, {sku}", f"acr-{sku.lower()}")

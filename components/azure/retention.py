@@ -25,8 +25,8 @@ RETENTION = Retention(
         {"versions, and how long deleted blobs are kept": "storage: BlobServiceProperties ManagementPolicy"},
     ),
     is_scratch=_is_import_log,
-    # They expire, and other clouds' flow logs are in no bucket at all.
-    scratch_components=frozenset({"gangway:azure:FlowLogStore"}),
+    # Flow logs expire, and other clouds' are in no bucket at all; machine images can be built again.
+    scratch_components=frozenset({"gangway:azure:FlowLogStore", "gangway:azure:MachineImage"}),
     refuses=False,
     keys={"azure-native:keyvault:Key": "blobs under a deleted key cannot be read"},
     surroundings={
@@ -38,7 +38,10 @@ RETENTION = Retention(
     disposable=get_types(
         "azure-native",
         {
-            "images can be built again from a commit and a lock": "containerregistry: Registry",
+            "images can be built again from a commit and a lock": """
+                compute: Gallery GalleryImage containerregistry: Registry virtualmachineimages:
+                VirtualMachineImageTemplate
+            """,
             "the link between file system and container": "storagecache: AutoExportJob",
             "keys between the machines of one stack, created again by `up`": "keyvault: Secret",
             "machines: their disks are scratch": """

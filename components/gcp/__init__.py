@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gangway.components.gcp.identity import ProjectServices as ProjectServices
     from gangway.components.gcp.identity import StackSecret as StackSecret
     from gangway.components.gcp.launch import HeadNode as HeadNode
+    from gangway.components.gcp.machine_image import MachineImage as MachineImage
     from gangway.components.gcp.monitoring import NodeLogs as NodeLogs
     from gangway.components.gcp.monitoring import Observability as Observability
     from gangway.components.gcp.network import ServicePerimeter as ServicePerimeter
@@ -45,6 +46,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "gke_pools": ("GkeNodePools",),
     "identity": ("EncryptionKey", "ExistingIdentity", "HeadIdentity", "NodeIdentity", "ProjectServices", "StackSecret"),
     "launch": ("HeadNode",),
+    "machine_image": ("MachineImage",),
     "monitoring": ("NodeLogs", "Observability"),
     "network": ("ServicePerimeter", "TrainingNetwork"),
     "node_pool": ("GpuNodePool", "GroupTag"),

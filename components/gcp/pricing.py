@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from gangway.components.catalog.boot import load_boot
 from gangway.components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
 from gangway.components.catalog.prices import Kind, resolve_price
 from gangway.components.estimate.cost import (
@@ -20,8 +21,8 @@ from gangway.components.kubernetes.spec import RUNG_LABEL
 TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 RESIZE_REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
-# A dynamic resource: the engine prepends its language.
-QUEUED_TPU = ":QueuedTpuRequest"
+# Dynamic resources: the engine prepends its language.
+QUEUED_TPU, BUILT_IMAGE = ":QueuedTpuRequest", ":BuiltImage"
 NAT = "gcp:compute/routerNat:RouterNat"
 TPU_VM = "gcp:tpu/v2Vm:V2Vm"
 INSTANCE = "gcp:compute/instance:Instance"
@@ -197,6 +198,10 @@ def _price_resource(resource: Declared, prices: PriceList) -> Iterable[CostCompo
             yield prices.service(f"{name}: key version", "kms-key")
         case "gcp:dns/managedZone:ManagedZone":
             yield prices.service(f"{name}: DNS zone", "dns-zone")
+        case type_ if type_.endswith(BUILT_IMAGE):
+            each_gib, number = load_boot().stored_gib.value, int(inputs["keep"])
+            label = f"{name}: {number} machine images of about {each_gib:g} GiB"
+            yield prices.service(label, "machine-image", number * each_gib)
 
 
 def _nat(name: str, resources: Sequence[Declared], prices: PriceList) -> Iterable[CostComponent]:

@@ -170,5 +170,7 @@ def _texts(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, str):
             yield constant
+        elif isinstance(constant, tuple):  # of a union
+            yield from (one for one in constant if isinstance(one, str))
         elif isinstance(constant, CodeType):
             yield from _texts(constant)

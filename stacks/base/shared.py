@@ -15,7 +15,7 @@ from gangway.components.core.limits import HeadPortsArgs, metrics_ports
 from gangway.components.core.tags import TagPolicy, carbon_class
 from gangway.images.shell import OWN_NOTICES
 from gangway.images.slurm.conf import SlurmMachine
-from gangway.images.specs import EXPORTER_PORTS, Breaker, IdleStop, JobLimit
+from gangway.images.specs import EXPORTER_PORTS, Breaker, IdleStop, JobLimit, ended_object
 from gangway.stacks.base.registry import get_provider
 from gangway.stacks.config.job_settings import effective_config
 from gangway.stacks.config.own_command import command_variables, output_folder
@@ -144,6 +144,11 @@ def machine_settings(config: StackConfig, job: JobSpec, bucket_url: str, mount: 
         "limit": job_limit(config),
         "hardware_metrics": has_exporters(config),
     }
+
+
+def ended_key(config: StackConfig, job: JobSpec) -> str:
+    """Key of the mark of the job's end, in the stack's folder of the run bucket. More hours or dollars change it."""
+    return ended_object(job, config.work.max_hours, job_limit(config))
 
 
 def job_limit(config: StackConfig) -> JobLimit | None:

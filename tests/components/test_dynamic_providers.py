@@ -17,6 +17,7 @@ def test_no_dynamic_provider_has_moved(repo: Path) -> None:
         "aws/kept_images.py:KeptImagesProvider",
         "aws/last_export.py:LastExportProvider",
         "core/settling.py:SettlingProvider",
+        "gcp/machine_image.py:BuiltImageProvider",
         "gcp/tpu/queued_tpu.py:ActiveTpuProvider",
         "gcp/tpu/queued_tpu.py:QueuedTpuProvider",
     }

@@ -134,6 +134,7 @@ NOT_RUN: dict[str, str] = {
     "gangway job": "words about a command, not one to type: tests/gangway/jobs/systemd/test_autoscale_now.py",
     "gangway breaker reset {self.stack}": "needs a stack that is up: tests/gangway/jobs/systemd/test_breaker.py",
     "gangway plan {self._config.stack_name} --explain existing.network-owner": "asks a cloud: tests/gangway/live",
+    "gangway plan {config.stack_name} --explain existing.network-owner": "asks a cloud: tests/gangway/live",
     "gangway preflight {config.stack_name}": "needs a cloud: tests/gangway/live/preflight",
     "gangway plan {config.stack_name}": "printed under `pulumi up`: tests/engine; the command is that of every page",
     "gangway plan {run.record.stack} --json > plan.json": "printed of another version's plan; another line's command",
@@ -166,6 +167,8 @@ NO_PROPOSAL: dict[str, str] = {
     "gangway preflight": "says what checks an existing resource",
     "gangway report": "says what wrote a file",
     "gangway {version('gangway-iac')}": "no command",
+    "gangway image build --remote": "describes a resource by what uses it",
+    "gangway signature": "a command among words: tests/gangway/cli/test_image.py runs it",
 }
 
 

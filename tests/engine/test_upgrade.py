@@ -70,8 +70,9 @@ def steps(outcome: Any) -> list[dict[str, Any]]:
 
 
 def reached(outcome: Any) -> list[str]:
-    """The machines, and templates of machines, that an outcome changes."""
-    return [f"{step['op']} {step['urn']}" for step in steps(outcome) if ON_MACHINES.fullmatch(kind(step["type"]))]
+    """The machines, and templates of machines, that an outcome changes, but for tags."""
+    found = [step for step in steps(outcome) if ON_MACHINES.fullmatch(kind(step["type"]))]
+    return [f"{step['op']} {step['urn']}" for step in found if (step["op"], step.get("diffs")) != ("update", ["tags"])]
 
 
 @of_each_way

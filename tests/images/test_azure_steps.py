@@ -353,9 +353,9 @@ def test_a_machines_python_is_all_there(
 
 def test_the_head_fills_and_puts_what_it_is_told(unit: Any, azure_head: AzureHeadSpec, machines: Any) -> None:
     (fill,) = unit(azure_head, "gangway-fill.service", "ExecStart")
-    ended = f"https://gwdemo.blob.core.windows.net/runs/demo/{azure_head.ended_object}"
-    held = f"https://gwdemo.blob.core.windows.net/runs/demo/{azure_head.job.name}/breaker/held.json"
-    assert fill.split()[-3:] == ["/etc/gangway/fallback.json", ended, held]
+    runs = "https://gwdemo.blob.core.windows.net/runs/demo"
+    held = f"{runs}/{azure_head.job.name}/breaker/held.json"
+    assert fill.split()[-3:] == ["/etc/gangway/fallback.json", runs, held]
     files = machines.files_of(machines.rendered(azure_head))
     assert "def reconcile(" in files["/opt/gangway/lib/gangway/images/node/fill_order.py"][1]
     assert json.loads(files["/etc/gangway/fallback.json"][1]) == azure_head.fallback
@@ -372,9 +372,11 @@ def test_a_head_that_only_keeps_the_rendezvous(azure_head: AzureHeadSpec, machin
     assert not [path for path in machines.files_of(machines.rendered(plain)) if "fill" in path]
 
 
-def test_who_fills_and_who_has_ended_mean_the_same_blob(azure_head: AzureHeadSpec, azure_node: AzureNodeSpec) -> None:
-    assert azure_head.ended_object == azure_node.ended_object
+def test_hours_are_the_nodes_alone(azure_head: AzureHeadSpec, azure_node: AzureNodeSpec, machines: Any) -> None:
+    """Other hours make another mark of the job's end, and another node, but the same head."""
     assert replace(azure_node, max_hours=9).ended_object != azure_node.ended_object
+    assert machines.rendered(replace(azure_node, max_hours=9)) != machines.rendered(azure_node)
+    assert machines.rendered(replace(azure_head, max_hours=9)) == machines.rendered(azure_head)
 
 
 def test_prometheus_finds_the_workers_of_its_stack_alone(azure_head: AzureHeadSpec, machines: Any) -> None:

@@ -211,9 +211,8 @@ def test_the_trainers_lines_are_sent_where_a_log_is_planned(
 
 def test_the_head_fills_imports_and_puts_what_it_is_told(unit: Any, gcp_head: GcpHeadSpec, machines: Any) -> None:
     (fill,) = unit(gcp_head, "gangway-fill.service", "ExecStart")
-    assert fill.split()[-3:] == [
+    assert fill.split()[-2:] == [
         "gs://gangway-records/demo/fallback.json",
-        f"gs://gangway-records/demo/{gcp_head.ended_object}",
         f"gs://gangway-records/demo/{gcp_head.job.name}/breaker/held.json",
     ]
     files = machines.files_of(machines.rendered(gcp_head))
@@ -256,11 +255,14 @@ def test_a_head_that_only_keeps_the_rendezvous(gcp_head: GcpHeadSpec, machines: 
     assert started == ["gangway-rendezvous.service", "gangway-logs.service"]
 
 
-def test_who_fills_and_who_has_ended_mean_the_same_object(
-    gcp_head: GcpHeadSpec, gcp_node: GcpNodeSpec, tpu_host: TpuHostSpec
+def test_hours_are_the_nodes_alone(
+    gcp_head: GcpHeadSpec, gcp_node: GcpNodeSpec, tpu_host: TpuHostSpec, machines: Any
 ) -> None:
-    assert gcp_head.ended_object == gcp_node.ended_object
+    """Other hours make another mark of the job's end, and another node, but the same head."""
     assert tpu_host.ended_object != gcp_node.ended_object, "another job"
+    assert replace(gcp_node, max_hours=9).ended_object != gcp_node.ended_object
+    assert machines.rendered(replace(gcp_node, max_hours=9)) != machines.rendered(gcp_node)
+    assert machines.rendered(replace(gcp_head, max_hours=9)) == machines.rendered(gcp_head)
 
 
 def test_prometheus_finds_the_workers_of_its_stack_alone(gcp_head: GcpHeadSpec, machines: Any) -> None:

@@ -35,13 +35,14 @@ def builder(machine: Any, tmp_path: Path) -> Any:
     return machine
 
 
-def provision(builder: Any, spec: MachineImageSpec) -> subprocess.CompletedProcess[str]:
+def provision(builder: Any, spec: MachineImageSpec, **more: str) -> subprocess.CompletedProcess[str]:
     env = {
         "PATH": f"{builder.root}/fake:{os.environ['PATH']}",
         "TMPDIR": f"{builder.root}/tmp",
         "GANGWAY_ROOT": f"{builder.root}/image",
         "GANGWAY_POLL_SEC": "0.05",
         "GANGWAY_PULL_DEADLINE_SEC": "0",
+        **more,
     }
     script = render_machine_image(spec)
     return subprocess.run(["bash"], input=script, env=env, capture_output=True, text=True, timeout=60, check=False)
@@ -54,6 +55,38 @@ def test_the_image_has_the_client_the_container_and_the_exporters(builder: Any) 
     pulled = [call[-1] for call in builder.calls("docker") if call[0] == "pull"]
     assert pulled == [CONTAINER, *(pinned_image(image) for image in EXPORTER_IMAGES.values())]
     assert ["login", "--username", "AWS", "--password-stdin", REGISTRY] in builder.calls("docker")
+
+
+def test_azures_image_has_docker_and_the_container(builder: Any, azure_vm: Any) -> None:
+    builder.fake("systemctl")
+    builder.fake("docker", 'if [ "$1" = login ]; then cat >/dev/null; fi')
+    host = "ourimages.azurecr.io"
+    container = f"{host}/trainer@sha256:{'ab' * 32}"
+    settings = {"CLIENT_ID": "11111111-2222-3333-4444-555555555555", "SCRATCH_TEMPORARY": ""}
+    spec = MachineImageSpec(
+        cloud="azure", docker=True, lustre=True, container=container, registry=host, settings=settings
+    )
+    done = provision(builder, spec, GANGWAY_METADATA_URL=azure_vm.url, GANGWAY_API_URL=azure_vm.url)
+    assert done.returncode == 0, done.stderr
+    assert builder.calls("modprobe") == [["lustre"]]
+    assert ["pull", "--quiet", container] in builder.calls("docker")
+    assert any(call[0] == "login" and call[-1] == host for call in builder.calls("docker"))
+
+
+def test_googles_image_has_docker_and_the_container(builder: Any, gce: Any) -> None:
+    builder.fake("systemctl")
+    builder.fake("docker", 'if [ "$1" = login ]; then cat >/dev/null; fi')
+    host = "us-central1-docker.pkg.dev"
+    container = f"{host}/acme-ml/gan/trainer@sha256:{'ab' * 32}"
+    settings = {"PROJECT": "acme-ml", "REGION": "us-central1"}
+    spec = MachineImageSpec(
+        cloud="gcp", docker=True, lustre=True, container=container, registry=host, settings=settings
+    )
+    done = provision(builder, spec, GANGWAY_METADATA_URL=gce.url, GANGWAY_API_URL=gce.url)
+    assert done.returncode == 0, done.stderr
+    assert builder.calls("modprobe") == [["lustre"]]
+    assert ["pull", "--quiet", container] in builder.calls("docker")
+    assert any(call[0] == "login" and f"https://{host}" in call[-1] for call in builder.calls("docker"))
 
 
 def test_it_mounts_nothing_and_leaves_neither_scripts_nor_a_login(builder: Any, tmp_path: Path) -> None:

@@ -85,17 +85,21 @@ def status_error(what: str, error: Mapping[str, Any]) -> TpuError:
     return TpuError(message)
 
 
-def _quota_error(message: str, status: int = 0) -> QuotaError:
-    return QuotaError(
-        f"{message}\n  fix: ask for quota of this accelerator and tier in this zone (IAM & Admin, Quotas, "
-        "tpu.googleapis.com), free what of yours holds it (a preempted TPU does until it is deleted), or choose "
-        "another zone",
-        status,
-    )
+_QUOTA_FIX = (
+    "ask for quota of this accelerator and tier in this zone (IAM & Admin, Quotas, tpu.googleapis.com), free what of "
+    "yours holds it (a preempted TPU does until it is deleted), or choose another zone"
+)
+
+
+def _quota_error(message: str, status: int = 0, fix: str = _QUOTA_FIX) -> QuotaError:
+    return QuotaError(f"{message}\n  fix: {fix}", status)
 
 
 class TpuApi:
     """Calls of the TPU v2 API. `base_url` is without `/v2`; `sleep` waits seconds between two attempts."""
+
+    _version = "v2"
+    _quota_fix = _QUOTA_FIX
 
     def __init__(
         self,
@@ -168,7 +172,7 @@ class TpuApi:
     ) -> dict[str, Any]:
         if self._session is None:
             self._session = open_session(self._base_url)
-        url, what = f"{self._base_url}/v2/{path}", f"{method} {path}"
+        url, what = f"{self._base_url}/{self._version}/{path}", f"{method} {path}"
         try:
             response = self._session.request(method, url, params=query, json=body, timeout=REQUEST_TIMEOUT_SEC)
         except OSError as error:  # every exception of requests is one
@@ -178,5 +182,5 @@ class TpuApi:
         refusal = _refusal(response)
         message = f"{what}: {response.status_code} {refusal['status']}: {refusal['message']}"
         if response.status_code == 429 or refusal["status"] == "RESOURCE_EXHAUSTED":
-            raise _quota_error(message, response.status_code)
+            raise _quota_error(message, response.status_code, self._quota_fix)
         raise TpuError(message, response.status_code)

@@ -121,6 +121,7 @@ AZURE_SERVICES: Mapping[str, Meter] = {
 }  # fmt: skip
 
 AZURE_UNREAD: Mapping[str, str] = {
+    "snapshot-lrs": "no known source names the meter of images in galleries",
     "transfer-between-zones": "Microsoft announced in May 2024 that it does not charge for it; the API lists a price",
 }
 """Services of the catalogue that are not read, and why."""

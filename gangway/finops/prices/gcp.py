@@ -104,6 +104,7 @@ GCP_SERVICES: Mapping[str, Entry] = {
 }
 
 GCP_UNREAD: Mapping[str, str] = {
+    "machine-image": "no known source names the Catalog entry for the storage of images",
     "alert-condition": "no known source names the Catalog entry for a condition of an alerting policy",
 }
 """Services of the catalogue that are not read, and why."""

@@ -39,6 +39,7 @@ NAMESPACES: Mapping[str, str] = {
     "privatedns": "Network",
     "storage": "Storage",
     "storagecache": "StorageCache",
+    "virtualmachineimages": "VirtualMachineImages",
 }
 """By module of the SDK: the resource provider, after `Microsoft.`; those that need registration."""
 _MISSING = "404"
@@ -105,7 +106,9 @@ def _allows(row: Mapping[str, Any], action: str) -> bool:
 
 
 def _providers(stack: _Stack) -> Iterator[Check]:
-    for name in sorted({NAMESPACES[module] for each in stack.modules if (module := each.split(":")[0]) in NAMESPACES}):
+    names = {NAMESPACES[module] for each in stack.modules if (module := each.split(":")[0]) in NAMESPACES}
+    # Image Builder runs in a container of the subscription ("Isolated Image Builds").
+    for name in sorted(names | ({"ContainerInstance"} if "VirtualMachineImages" in names else set())):
         yield _state(
             stack, f"resource provider Microsoft.{name}", f"providers/Microsoft.{name}", RESOURCES,
             f"az provider register --namespace Microsoft.{name}",

@@ -1,16 +1,16 @@
 """Sizes the scale sets of the capacity ladder on Azure. A timer runs it repeatedly.
 
-    python3 -m gangway.images.node.azure.fallback CONFIG_FILE
-    https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/ended-KEY \
+    python3 -m gangway.images.node.azure.fallback CONFIG_FILE https://ACCOUNT.blob.core.windows.net/runs/STACK \
         https://ACCOUNT.blob.core.windows.net/runs/STACK/JOB/breaker/held.json
 
 `reconcile` of `gangway.images.node.fill_order` plans the sizes; this module calls Resource Manager. The job's numbers
-of nodes are tags of the scale sets, so that a change does not replace the head; `gangway job --scale` sets a tag of the
-first. Machines that failed to start or stopped themselves count in a scale set's size; they are deleted, to be
-replaced. It fills nothing once the job's last node has written ended-KEY. While held.json exists (the circuit breaker,
-which `gangway breaker reset` deletes), it only removes machines. JSON lines are events of the stack's table:
-`ladder-looked`, with requested and running nodes; `ladder-changed`, for each change, also without capacity;
-`ladder-refused`, for other errors, such as quota or policy, which do not stop other groups; `ladder-not-kept`.
+of nodes and the mark of its end, JOB/ended-KEY, are tags of the scale sets, so that a change does not replace the head;
+`gangway job --scale` sets a tag of the first. Machines that failed to start or stopped themselves count in a scale
+set's size; they are deleted, to be replaced. It fills nothing once the job's last node has written ended-KEY. While
+held.json exists (the circuit breaker, which `gangway breaker reset` deletes), it only removes machines. JSON lines are
+events of the stack's table: `ladder-looked`, with requested and running nodes; `ladder-changed`, for each change, also
+without capacity; `ladder-refused`, for other errors, such as quota or policy, which do not stop other groups;
+`ladder-not-kept`.
 """
 
 import json
@@ -45,9 +45,11 @@ _CODE = re.compile(r'\\*"code\\*"\s*:\s*\\*"(\w+)', re.IGNORECASE)
 # The status of a machine that failed to start, followed by the reason, if any.
 _START_FAILED = "ProvisioningState/failed/"
 CHANGED, LOOKED, NOT_KEPT, REFUSED = "ladder-changed", "ladder-looked", "ladder-not-kept", "ladder-refused"
-# Tags: the job's least and most nodes (`gangway.components.azure.policies`); on the first scale set, the number set by
-# `gangway job --scale`, which a `pulumi up` that changes the scale set removes.
+# Tags: the job's least and most nodes, and the blob that exists once it has ended
+# (`gangway.components.azure.policies`); on the first scale set, the number set by `gangway job --scale`, which a
+# `pulumi up` that changes the scale set removes.
 LEAST_TAG, MOST_TAG, WANTED_TAG = "gangway-nodes-min", "gangway-nodes", "gangway-nodes-wanted"
+ENDED_TAG = "gangway-ended"
 
 
 class Count(NamedTuple):
@@ -134,6 +136,15 @@ class Ladder:
                 f"{group['name']}: the tags {LEAST_TAG}, {MOST_TAG} and {WANTED_TAG} must be numbers; fix: pulumi up"
             ) from None
         return Target(int(known["sku"]["capacity"]), wanted)
+
+    def ended_key(self) -> str:
+        """The blob that exists once the job has ended. Raises OSError without the tag."""
+        group = self.groups[0]
+        try:
+            key: str = self._azure.call("GET", self._url(group))["tags"][ENDED_TAG]
+        except KeyError:
+            raise OSError(f"{group['name']}: has no tag {ENDED_TAG}; fix: pulumi up") from None
+        return key
 
     def set_size(self, group: dict[str, Any], size: int) -> None:
         """Raises RefusedError, also without capacity."""
@@ -223,17 +234,18 @@ def _read_state(file: Path, groups: int) -> State:
 
 def main(argv: Sequence[str]) -> int:
     """Runs once."""
-    config_file, ended_url, held_url = argv
+    config_file, runs_url, held_url = argv
     state_file = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "fill.json")
     try:
         azure = AzureApi.from_environment()
+        config = json.loads(Path(config_file).read_text("utf-8"))
+        ended_url = f"{runs_url}/{Ladder(azure, config).ended_key()}"
         if blob_exists(azure, ended_url):
             print(f"gangway: the job has ended ({ended_url} exists): no groups are filled", file=sys.stderr, flush=True)
             return 0
         held = blob_exists(azure, held_url)
         if held:
             print(f"gangway: launches are held ({held_url} exists): requesting no nodes", file=sys.stderr, flush=True)
-        config = json.loads(Path(config_file).read_text("utf-8"))
         reports = reconcile_once(azure, config, state_file, held=held)
     except OSError as error:
         what = "not allowed" if isinstance(error, RefusedError) and error.status == 403 else "unable"

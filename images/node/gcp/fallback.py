@@ -1,13 +1,12 @@
 """Fills the groups of the capacity ladder with what those above them lack. A timer runs it repeatedly.
 
-    python3 -m gangway.images.node.gcp.fallback gs://BUCKET/STACK/fallback.json gs://BUCKET/STACK/JOB/ended-KEY \
-        gs://BUCKET/STACK/JOB/breaker/held.json
+    python3 -m gangway.images.node.gcp.fallback gs://BUCKET/fallback.json gs://BUCKET/STACK/JOB/breaker/held.json
 
-The head reads the groups from the bucket, since they are created after it. `plan_fill` of
-`gangway.images.node.fill_order` plans the sizes; this module calls Compute Engine. It fills nothing once the job's last
-node has written ended-KEY, or while held.json exists: the circuit breaker, which `gangway breaker reset` deletes. JSON
-lines are events of the stack's
-log: `ladder-changed`, one for each group, or `ladder-not-kept`.
+The head reads the groups from the bucket, since they are created after it, and the mark of the job's end, which its
+hours change. `plan_fill` of `gangway.images.node.fill_order` plans the sizes; this module calls Compute Engine. It
+fills nothing once the job's last node has written that mark, or while held.json exists: the circuit breaker, which
+`gangway breaker reset` deletes. JSON lines are events of the stack's log: `ladder-changed`, one for each group, or
+`ladder-not-kept`.
 """
 
 import json
@@ -118,7 +117,7 @@ def _read_history(file: Path, groups: int) -> list[list[int]]:
 
 def main(argv: Sequence[str]) -> int:
     """Runs once."""
-    config_uri, ended_uri, held_uri = argv
+    config_uri, held_uri = argv
     google = GoogleApi.from_environment()
     history = Path(os.environ.get("GANGWAY_STATE_DIR", "/run/gangway"), "fill.json")
     try:
@@ -126,13 +125,14 @@ def main(argv: Sequence[str]) -> int:
         if content is None:
             _say(f"{config_uri} has no groups yet")
             return 0
-        if google.exists(ended_uri):
-            _say(f"the job has ended ({ended_uri} exists): no groups are filled")
+        config = json.loads(content)
+        if google.exists(config["ended_uri"]):
+            _say(f"the job has ended ({config['ended_uri']} exists): no groups are filled")
             return 0
         if google.exists(held_uri):
             _say(f"launches are held ({held_uri} exists): no groups are filled")
             return 0
-        for change in reconcile_once(google, json.loads(content), history):
+        for change in reconcile_once(google, config, history):
             _log_event("ladder-changed", change)
     except OSError as error:
         what = "not allowed" if isinstance(error, RefusedError) and error.status == 403 else "unable"

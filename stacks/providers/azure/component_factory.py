@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pulumi
 
 from gangway.components.azure.aks import PODS_CIDR
+from gangway.components.azure.api import TIMEOUT_SEC, api_root
 from gangway.components.azure.budget import Budget
 from gangway.components.azure.file_system import LustreFileSystem
 from gangway.components.azure.head_node import HEAD_IMAGE, HeadNode
@@ -23,8 +24,9 @@ from gangway.components.azure.identity import (
     NodeIdentity,
     ResourceGroup,
 )
-from gangway.components.azure.launch import Image as MachineImage
+from gangway.components.azure.launch import Image as BaseImage
 from gangway.components.azure.launch import plan_image
+from gangway.components.azure.machine_image import ImageBuilderIdentity, MachineImage
 from gangway.components.azure.monitoring import NodeLogs, Observability, WorkspaceArgs
 from gangway.components.azure.network import (
     PrivateEndpoints,
@@ -42,7 +44,7 @@ from gangway.components.core.keys import member_key
 from gangway.components.core.lookup import pinned
 from gangway.stacks.base.factory import Factory, Image
 from gangway.stacks.base.kept import keep_text
-from gangway.stacks.base.shared import scrapes, steps_alarm_minutes
+from gangway.stacks.base.shared import ended_key, scrapes, steps_alarm_minutes
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.estimates.run_context import build_image
 from gangway.stacks.providers.azure.existing_outputs import (
@@ -54,10 +56,10 @@ from gangway.stacks.providers.azure.existing_outputs import (
     GivenRuns,
 )
 from gangway.stacks.providers.azure.existing_settings import ExistingConfig, ExistingKey, group_name, resource_name
-from gangway.stacks.providers.azure.lookups import TIMEOUT_SEC, Lookups, api_root
+from gangway.stacks.providers.azure.lookups import Lookups
 from gangway.stacks.providers.azure.plan import AzurePlan, head_type
 from gangway.stacks.providers.azure.settings import AzureConfig
-from gangway.stacks.providers.azure.user_data import Names, head_user_data, node_user_data
+from gangway.stacks.providers.azure.user_data import Names, head_user_data, image_script, node_user_data
 
 PAUSES_SEC = (2.0, 5.0, 10.0, 20.0)  # between attempts; answers with a status in REFUSED are final
 REFUSED = (401, 403)
@@ -116,7 +118,7 @@ Registry = ImageRegistry | GivenRegistry
 FileSystem = LustreFileSystem | GivenFileSystem
 
 
-def marketplace_images(config: StackConfig, planned: AzurePlan) -> dict[str, MachineImage]:
+def marketplace_images(config: StackConfig, planned: AzurePlan) -> dict[str, BaseImage]:
     """The images of nodes and head."""
     head = config.section(AzureConfig).head_image or HEAD_IMAGE
     return {"nodes": planned.image, "head": plan_image(head)}
@@ -317,6 +319,29 @@ class ComponentFactory(Factory[AzurePlan]):
         kept = pinned(f"{self.config.stack}-images", self.found.images, self.config.cluster.image_refresh)
         return {what: kept[what] for what in self.found.images}
 
+    def built_image(self, container: Image, images: Mapping[str, pulumi.Output[str]]) -> pulumi.Output[str] | None:
+        """The id of the nodes' machine image, if the stack builds one."""
+        cluster = self.config.cluster
+        if cluster.machine_image is None:
+            return None
+        place = self.place("subscription_id", "stack")
+        pulls = {**place, "repository_id": container.repository, **self.role_wait}
+        builder = self.declare(ImageBuilderIdentity, pulls)
+        inputs = pulumi.Output.all(container.reference, builder.client_id)
+        script = inputs.apply(lambda known: image_script(self.config, *known))
+        image = self.planned.image
+        args = {
+            **{name: value for name, value in place.items() if name != "resource_group_name"},
+            "base_image": f"{image.publisher}:{image.offer}:{image.sku}:{image.version}",
+            "base_version": images.get("nodes"),
+            "script": keep_text(self.config, "machine-image", script, inputs),
+            "identity_id": builder.identity_id,
+            "root_volume_gib": self.planned.root_volume_gib,
+            "keep": cluster.machine_image.keep,
+            **self.role_wait,
+        }
+        return self.declare(MachineImage, args).image_id
+
     def pool(
         self,
         network: Network,
@@ -324,6 +349,7 @@ class ComponentFactory(Factory[AzurePlan]):
         identity: NodeIdentity | GivenIdentity,
         key: Key,
         images: Mapping[str, pulumi.Output[str]],
+        built: pulumi.Output[str] | None,
         names: pulumi.Output[Names],
     ) -> IbNodePool:
         """The workers: one scale set per rung, empty until the head fills it."""
@@ -337,6 +363,7 @@ class ComponentFactory(Factory[AzurePlan]):
             "security_group_ids": _present(network.fabric_security_group_id),
             "image_id": cluster.image_id,
             **_version(images, "nodes"),
+            "built_image_id": built,
             "identity_id": identity.identity_id,
             "user_data": keep_text(
                 self.config,
@@ -349,6 +376,7 @@ class ComponentFactory(Factory[AzurePlan]):
             "secure_boot": self.planned.security.secure_boot,
             "entra_login": self.own.bastion,
             "proximity": self.own.proximity,
+            "ended_object": names.apply(lambda known: ended_key(self.config, Names(*known).job)),
             **self._guards,
         }
         return self.declare(IbNodePool, args)

@@ -160,7 +160,7 @@ def money(config: StackConfig) -> Iterable[Finding]:
         yield Finding.info(
             "budget.start",
             "gangway:azure.budget_starts_on",
-            "assumed: the budget begins in the month of the `up` that creates it; an existing one keeps its start",
+            "assumed: the budget begins in the month of the first `up`; an existing one keeps its start",
         )
     else:
         yield from _budget_start(section.budget_starts_on)

@@ -1,17 +1,16 @@
 """The lookups of a stack on Azure: before its first resource, and before a change to a group of nodes."""
 
 import asyncio
-import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import pulumi
 import pulumi_azure_native as azure
 
+from gangway.components.azure.api import get_json
 from gangway.components.azure.launch import Image
 from gangway.components.azure.policies import RUNG_TAG
 from gangway.components.core.lookup import Lookup, look_up
@@ -122,32 +121,6 @@ def newest_version(subscription_id: str, location: str, image: Image, token: str
     if not (numbers := [version for version in versions if _VERSION.fullmatch(version)]):
         raise lookup.failed("no version found")
     return max(numbers, key=lambda version: tuple(map(int, version.split("."))))
-
-
-API_URL = "GANGWAY_API_URL"  # the environment variable whose value precedes every API's host in tests, as on machines
-TIMEOUT_SEC = 30.0
-
-
-def api_root(host: str) -> str:
-    """The URL of an API's host."""
-    api_url = os.environ.get(API_URL)
-    return f"https://{host}" if api_url is None else f"{api_url}/{host}"
-
-
-def get_json(path: str, api_version: str, token: str, query: Mapping[str, str] | None = None) -> Any:
-    """The JSON body of the answer. OSError, ValueError: no answer, a refusal (HTTPError), or no JSON."""
-    # Imported here, so that a plan loads no HTTP client. Unlike gangway.images.node.web, urllib honours a proxy.
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
-    words = urlencode({**(query or {}), "api-version": api_version})
-    url = f"{api_root('management.azure.com')}{path}?{words}"
-    try:
-        with urlopen(Request(url, headers={"Authorization": f"Bearer {token}"}), timeout=TIMEOUT_SEC) as answer:
-            return json.load(answer)
-    except HTTPError as error:
-        error.close()
-        raise
 
 
 NETWORKS_API_VERSION = "2021-04-01"

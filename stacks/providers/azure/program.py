@@ -78,7 +78,8 @@ def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
     rights = stack.rights(image, runs, logs, members)
     images = stack.image_versions()
     subnet = stack.machines_subnet(network, image, runs, members)
-    pool = stack.pool(network, subnet, stack.node_identity(rights), key, images, names)
+    built = stack.built_image(image, images)
+    pool = stack.pool(network, subnet, stack.node_identity(rights), key, images, built, names)
     # The head fills the scale sets, and needs their names.
     head = stack.head(network, subnet, rights, key, images, names, pool.fallback_config)
     budget = stack.budget(pool, head)
@@ -86,7 +87,7 @@ def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
     return {
         "job": job.apply(lambda spec: spec.model_dump(mode="json")),
         "image": image.reference,
-        "machine_images": images,
+        "machine_images": images if built is None else {**images, "nodes": built},
         "run_bucket": runs.bucket_name,
         "run_bucket_url": runs.bucket_url,
         "group_names": pool.group_names,

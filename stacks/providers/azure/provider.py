@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _TAGGABLE = """
     applicationinsights: Workbook
     cognitiveservices: Account
-    compute: CapacityReservation CapacityReservationGroup Disk DiskEncryptionSet Image ProximityPlacementGroup
-        SshPublicKey VirtualMachine VirtualMachineScaleSet
+    compute: CapacityReservation CapacityReservationGroup Disk DiskEncryptionSet Gallery GalleryImage Image
+        ProximityPlacementGroup SshPublicKey VirtualMachine VirtualMachineScaleSet
     containerregistry: Registry
     containerservice: AgentPool ManagedCluster
     keyvault: Key Secret Vault
@@ -39,6 +39,7 @@ _TAGGABLE = """
     sql: Server
     storage: StorageAccount
     storagecache: AmlFilesystem
+    virtualmachineimages: VirtualMachineImageTemplate
 """
 # Managed Lustre's application, the same in every directory, and the ids in Azure's section.
 _IMPORTER = "4392ab71-2ce2-4b0d-8770-b352745c73f5"

@@ -123,7 +123,6 @@ SETTINGS = ProviderSettings(
     unsupported={
         "network.dns_firewall": "stacks on Azure have no DNS firewall",
         "storage.efa_setup_sha256": "only AWS has EFA",
-        "cluster.machine_image": "`up` builds no machine images on Azure so far",
     },
     lacking={
         "cluster.root_device_name": "Azure detects an image's boot disk",

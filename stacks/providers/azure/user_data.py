@@ -8,10 +8,11 @@ import pulumi
 from gangway.components.azure.fabric import FabricPlan
 from gangway.components.azure.launch import check_custom_data
 from gangway.components.core.job import JobSpec
-from gangway.images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
+from gangway.images.azure import CLOUD, AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
+from gangway.images.machine_image import MachineImageSpec, render_machine_image
 from gangway.images.render import base64gzip
-from gangway.images.specs import FileSystem
-from gangway.stacks.base.shared import head_settings, machine_settings, worker_settings
+from gangway.images.specs import FileSystem, exporter_ports
+from gangway.stacks.base.shared import has_exporters, head_settings, machine_settings, worker_settings
 from gangway.stacks.base.stand_ins import stand_in, stand_in_digest
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, job_spec
@@ -77,6 +78,20 @@ def head_user_data(
         return base64gzip(render_azure_head(spec))
 
     return pulumi.Output.all(names, client_id, fallback_config).apply(render)
+
+
+def image_script(config: StackConfig, container: str, client_id: str) -> str:
+    """The script of the nodes' machine image. `container`: the job's, by digest; `client_id`: of the builder."""
+    spec = MachineImageSpec(
+        cloud=CLOUD,
+        docker=True,
+        lustre=config.storage is not None,
+        container=container,
+        registry=container.partition("/")[0],
+        exporters=tuple(exporter_ports(gpus=True)) if has_exporters(config) else (),
+        settings={"CLIENT_ID": client_id, "SCRATCH_TEMPORARY": ""},
+    )
+    return render_machine_image(spec)
 
 
 def _common(config: StackConfig, names: Names, client_id: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from gangway.components.gcp.identity import (
     StackSecret,
 )
 from gangway.components.gcp.launch import HeadNode
+from gangway.components.gcp.machine_image import MachineImage
 from gangway.components.gcp.monitoring import NodeLogs, Observability
 from gangway.components.gcp.network import ServicePerimeter, TrainingNetwork, plan_network, read_perimeter
 from gangway.components.gcp.node_pool import GpuNodePool, GroupTag
@@ -65,6 +66,7 @@ from gangway.stacks.providers.gcp.user_data import (
     Names,
     ended_uri,
     head_user_data,
+    image_script,
     node_user_data,
     tpu_startup_script,
 )
@@ -358,6 +360,42 @@ class ComponentFactory(Factory[GcpPlan]):
         }
         return self.declare(HeadNode, args)
 
+    def node_images(
+        self,
+        images: pulumi.Output[dict[str, str]],
+        network: Network,
+        email: pulumi.Output[str],
+        key: Key,
+        container: Image,
+    ) -> pulumi.Output[dict[str, str]]:
+        """`images`, with the machine image of the nodes, if the stack builds one, instead of its base."""
+        cluster = self.config.cluster
+        if cluster.machine_image is None:
+            return images
+        script = container.reference.apply(lambda known: image_script(self.config, self.planned, known))
+        args = {
+            "project": self.planned.project,
+            "zone": self.planned.zone,
+            "stack": self.config.stack,
+            "base_image": images["nodes"],
+            "script": keep_text(self.config, "machine-image", script, container.reference),
+            "subnet_id": network.private_subnet_ids[0],
+            "security_group_ids": [network.fabric_security_group_id],
+            "service_account_email": email,
+            "root_volume_gib": cluster.root_volume_gib,
+            "secure_boot": self._secure_boot,
+            "kms_key_name": key,
+            "keep": cluster.machine_image.keep,
+            "tags": self.planned.tags,
+        }
+        built = self.declare(MachineImage, args)
+        return pulumi.Output.all(images, built.image_id).apply(lambda known: {**known[0], "nodes": known[1]})
+
+    @property
+    def _secure_boot(self) -> bool:
+        """Modules of a Lustre client that a node builds itself are not signed."""
+        return self.config.storage is None or self.config.storage.kind != "lustre"
+
     def gpu_nodes(
         self,
         network: Network,
@@ -369,7 +407,7 @@ class ComponentFactory(Factory[GcpPlan]):
         group_tag: GroupTag,
     ) -> Nodes:
         """Groups of GPU machines, one per rung."""
-        config, planned, cluster, storage = self.config, self.planned, self.config.cluster, self.config.storage
+        config, planned, cluster = self.config, self.planned, self.config.cluster
         user_data = keep_text(config, "nodes", node_user_data(config, planned, names), names)
         args: dict[str, Any] = {
             **self.place,
@@ -385,7 +423,7 @@ class ComponentFactory(Factory[GcpPlan]):
             # Workers agree on their last checkpoint through the head node's store, so it must outlive them.
             "user_data": after(user_data, head.host) if head else user_data,
             "root_volume_gib": cluster.root_volume_gib,
-            "secure_boot": storage is None or storage.kind != "lustre",
+            "secure_boot": self._secure_boot,
             "kms_key_name": key,
             "group_tags": group_tag.bound,
             "tags": planned.tags,
@@ -428,7 +466,7 @@ class ComponentFactory(Factory[GcpPlan]):
             "request_object": request.name,
             "files_bucket_name": files.bucket_name,
             "run_bucket_name": runs.bucket_name,
-            "ended_uri": ended_uri(config, planned, names),
+            "ended_uri": ended_uri(config, names),
             "service_account": email,
             "log_name": log_name,
             "kms_key_name": key,

@@ -205,6 +205,7 @@ def plan(config: StackConfig) -> GcpPlan:
     standing = config.engine.has_queue
     if tpu is not None and not standing:
         _check_trains(config)
+        _check_no_machine_image(config)
         check_tpu_rungs(cluster.capacity)
     check_ladder(cluster.capacity)
     _check_zones(config, _get_zones(region))
@@ -248,6 +249,17 @@ def _check_trains(config: StackConfig) -> None:
             value=config.cluster.accelerator,
             allowed="GPUs with job.command",
             fix="choose a machine type with NVIDIA GPUs (`gangway catalog list` shows them), or use a preset",
+        )
+
+
+def _check_no_machine_image(config: StackConfig) -> None:
+    if config.cluster.machine_image is not None:
+        raise InputError(
+            "gangway:cluster.machine_image",
+            "hosts of slices start from Google's own images",
+            value=config.cluster.accelerator,
+            allowed="with GPUs",
+            fix="remove machine_image",
         )
 
 

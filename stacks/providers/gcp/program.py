@@ -22,7 +22,7 @@ from gangway.stacks.providers.gcp.findings import findings
 from gangway.stacks.providers.gcp.lookups import find_owner, look_up_all
 from gangway.stacks.providers.gcp.plan import GcpPlan, job_spec, plan
 from gangway.stacks.providers.gcp.settings import GcpConfig
-from gangway.stacks.providers.gcp.user_data import FALLBACK_OBJECT, Names
+from gangway.stacks.providers.gcp.user_data import FALLBACK_OBJECT, Names, ended_uri, fallback_text
 
 __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 
@@ -81,12 +81,14 @@ def _build_machines(stack: ComponentFactory) -> Mapping[str, pulumi.Input[Any]]:
     images = stack.machine_images()
     head = stack.head(network, rights, files, key, images, names, group_tag) if planned.head else None
     if group_tag is not None:
+        images = stack.node_images(images, network, email, key, image)
         nodes = stack.gpu_nodes(network, email, key, names, images, head, group_tag)
     else:
         assert files is not None, "head_files returns a bucket for slices"
         nodes = stack.tpu_nodes(network, email, key, runs, names, files, logs.log_name)
     if nodes.fallback is not None and files is not None:
-        stack.declare_file(files, FALLBACK_OBJECT, nodes.fallback)
+        ended = ended_uri(config, names)
+        stack.declare_file(files, FALLBACK_OBJECT, pulumi.Output.all(nodes.fallback, ended).apply(fallback_text))
     budget = stack.budget(key, nodes, head, group_tag)
     observed = stack.observe(nodes, logs)
     perimeter = stack.perimeter(nodes, budget, observed)

@@ -276,7 +276,6 @@ SETTINGS = ProviderSettings(
     unsupported={
         "network.dns_firewall": "stacks on Google Cloud have no DNS firewall",
         "storage.efa_setup_sha256": "only AWS has EFA",
-        "cluster.machine_image": "`up` builds no machine images on Google Cloud so far",
     },
     lacking={
         "cluster.root_device_name": "Google Cloud detects an image's boot disk",

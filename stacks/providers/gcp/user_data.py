@@ -1,5 +1,7 @@
 """User data of the machines of a stack on Google Cloud: workers, TPU hosts and head node."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ from gangway.components.gcp.capacity import rung_zone
 from gangway.components.gcp.fabric import NcclPlugin, SideContainer, nccl_plugin, plan_interfaces
 from gangway.components.gcp.storage import import_request
 from gangway.images.gcp import (
+    CLOUD,
     DataSource,
     GcpHeadSpec,
     GcpNodeSpec,
@@ -19,9 +22,18 @@ from gangway.images.gcp import (
     render_gcp_node,
     render_tpu_startup,
 )
+from gangway.images.machine_image import MachineImageSpec, render_machine_image
 from gangway.images.render import base64gzip
-from gangway.images.specs import FileSystem
-from gangway.stacks.base.shared import container_labels, head_settings, machine_settings, run_dir, worker_settings
+from gangway.images.specs import FileSystem, exporter_ports
+from gangway.stacks.base.shared import (
+    container_labels,
+    ended_key,
+    has_exporters,
+    head_settings,
+    machine_settings,
+    run_dir,
+    worker_settings,
+)
 from gangway.stacks.config.stack_config import StackConfig
 from gangway.stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_resource
 
@@ -55,10 +67,29 @@ def tpu_startup_script(config: StackConfig, planned: GcpPlan, names: pulumi.Outp
     return names.apply(lambda known: render_tpu_startup(_tpu_host(config, planned, known)))
 
 
-def ended_uri(config: StackConfig, planned: GcpPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:
+def ended_uri(config: StackConfig, names: pulumi.Output[Names]) -> pulumi.Output[str]:
     """The `gs://` URL of the object that exists once the job has ended."""
-    hosts = names.apply(lambda known: _tpu_host(config, planned, known))
-    return hosts.apply(lambda host: f"{host.bucket_uri}/{host.ended_object}")
+    return names.apply(lambda known: f"gs://{known.bucket}/{config.stack}/{ended_key(config, known.job)}")
+
+
+def image_script(config: StackConfig, planned: GcpPlan, container: str) -> str:
+    """The script of the nodes' machine image. `container`: the job's, by digest."""
+    spec = MachineImageSpec(
+        cloud=CLOUD,
+        docker=True,
+        lustre=config.storage is not None and config.storage.kind == "lustre",
+        container=container,
+        registry=container.partition("/")[0],
+        exporters=tuple(exporter_ports(gpus=True)) if has_exporters(config) else (),
+        settings={"PROJECT": planned.project, "REGION": config.region},
+    )
+    return render_machine_image(spec)
+
+
+def fallback_text(parts: Sequence[str]) -> str:
+    """The head's file: of a pool's `fallback_config` and the mark of the job's end."""
+    groups, ended = parts
+    return json.dumps({**json.loads(groups), "ended_uri": ended})
 
 
 def head_user_data(config: StackConfig, planned: GcpPlan, names: pulumi.Output[Names]) -> pulumi.Output[str]:

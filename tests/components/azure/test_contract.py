@@ -10,8 +10,10 @@ from gangway.components.azure.aks import AksCluster, AksIdentity, AksNodePools
 from gangway.components.azure.budget import Budget
 from gangway.components.azure.file_system import LustreFileSystem
 from gangway.components.azure.identity import EncryptionKey, HeadIdentity, MemberKeyVault, NodeIdentity, ResourceGroup
+from gangway.components.azure.machine_image import ImageBuilderIdentity, MachineImage
 from gangway.components.azure.monitoring import NodeLogs, Observability
 from gangway.components.azure.network import PrivateEndpoints, TrainingNetwork
+from gangway.components.azure.policies import IMAGES_TAG
 from gangway.components.azure.storage import FlowLogStore, ImageRegistry, RunBucket
 from gangway.components.core.fields import Egress
 from tests.components.contract import check_declared, check_signature, keys_of
@@ -26,8 +28,10 @@ COMPONENTS: list[type[pulumi.ComponentResource]] = [
     EncryptionKey,
     FlowLogStore,
     HeadIdentity,
+    ImageBuilderIdentity,
     ImageRegistry,
     LustreFileSystem,
+    MachineImage,
     MemberKeyVault,
     NodeIdentity,
     NodeLogs,
@@ -127,6 +131,10 @@ def example(place: dict[str, Any]) -> Example:
         "node_devices": {"nvidia.com/gpu": 8, "rdma/infiniband": 8},
         "workloads": [{"namespace": "vision", "service_account": "jobs"}],
         "pods_cidr": "100.64.0.0/13",
+        "base_image": "microsoft-dsvm:ubuntu-hpc:2404:latest",
+        "base_version": "24.4.1",
+        "script": "#!/usr/bin/env bash",
+        "keep": 3,
     }
 
     def choose(component: type[pulumi.ComponentResource]) -> dict[str, Any]:
@@ -157,12 +165,13 @@ def test_microsofts_models_take_everything_it_can_declare(
 def test_everything_is_where_the_stack_is(
     component: type[pulumi.ComponentResource], make: Make, example: Example
 ) -> None:
-    # Azure's own watcher, and the log of imports in the account of the data.
+    # Azure's own watcher, the log of imports in the account of the data, and images, which go with their group.
     elsewhere = {"FlowLog": "NetworkWatcherRG", "BlobContainer demo-lustre-log": "d"}
+    default = "${ResourceGroup.demo-gangway-images.name}" if component is MachineImage else "gangway-demo"
     for resource in make(component, example(component)).resources:
         group, kind = resource.inputs.get("resourceGroupName"), resource.type.rpartition(":")[2]
         if resource.custom and group is not None:
-            own = elsewhere.get(f"{kind} {resource.name}", elsewhere.get(kind, "gangway-demo"))
+            own = elsewhere.get(f"{kind} {resource.name}", elsewhere.get(kind, default))
             assert group == own, resource.name
         if resource.custom and "location" in resource.inputs:
             assert resource.inputs["location"] in ("eastus", "global", "Global"), resource.name
@@ -179,8 +188,9 @@ def test_whatever_can_carry_a_tag_carries_them_all(
     for resource in make(component, example(component)).resources:
         # Our own wait is no resource of Azure's.
         if resource.type.startswith("azure-native:") and "tags" in sdk_arguments(resource.type):
-            # What a pool tells the autoscaler of its nodes is beside them.
-            own = {key: value for key, value in resource.inputs["tags"].items() if not key.startswith("k8s.io_")}
+            # What a pool tells the autoscaler of its nodes, and how many images stay, is beside them.
+            found = resource.inputs["tags"].items()
+            own = {key: value for key, value in found if not key.startswith(("k8s.io_", IMAGES_TAG))}
             assert own == tags, resource.name
             checked += 1
     assert checked, "no tag at all: the test would prove nothing"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gangway.components.azure.policies import (
     COST_READER,
     GROUP_WIDE,
+    IMAGE_WRITER_ACTIONS,
     RANDOM_DIGITS,
     AccountPlace,
     container_id,
@@ -46,6 +47,7 @@ def test_everything_on_the_whole_group_has_a_reason() -> None:
         *head_actions(fills_groups=True, scrapes=True),
         *stop_actions(),
         *stop_actions(clusters=True),
+        *IMAGE_WRITER_ACTIONS,
     }
     assert actions | {COST_READER} == set(GROUP_WIDE)
     assert all(len(reason) > 10 and "{" not in reason for reason in GROUP_WIDE.values())

@@ -13,9 +13,9 @@ from tests.sdk_arguments import sdk_arguments
 
 COMPONENTS = components_in(gangway.components.gcp)
 # A dynamic provider is Python of the program's own: no other language can have it, and its resource is no `gcp:` one.
-DYNAMIC = "QueuedTpu"
+DYNAMIC = ("QueuedTpu", "MachineImage")
 of_the_provider = pytest.mark.parametrize(
-    "component", [c for c in COMPONENTS if c.__name__ != DYNAMIC], ids=lambda component: component.__name__
+    "component", [c for c in COMPONENTS if c.__name__ not in DYNAMIC], ids=lambda component: component.__name__
 )
 every_component = pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
 # Accounts, roles, tags, logs, perimeters and APIs: Google gives them no labels.
@@ -113,6 +113,8 @@ def example(labels: dict[str, str]) -> Example:
         "subnet_ids": ["main"],
         "fabric_subnet_ids": [f"gpu-{number}" for number in range(1, 9)],
         "security_group_ids": ["demo-fabric"],
+        "base_image": "projects/lab/global/images/base",
+        "script": "#!/usr/bin/env bash",
         "service_account_email": "nodes@lab.iam.gserviceaccount.com",
         "user_data": "IyE=",
         "root_volume_gib": 200,

@@ -244,6 +244,10 @@ class Azure(Service):
             if not look(PACKAGE + type_, one):
                 raise RefusedError(f"ResourceNotFound: {one}")
 
+    def contains(self, type_token: str, id_: str, other: str) -> bool:
+        """See Service."""
+        return type_token == GROUP and other.startswith(f"{id_}/")
+
     def admit_change(self, type_token: str, before: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
         """See Service."""
         for path in IMMUTABLE.get(_kind(type_token), ()):

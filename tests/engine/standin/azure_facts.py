@@ -14,6 +14,8 @@ PATHS: Mapping[str, str] = {
     "authorization:RoleDefinition": "/{scope}/providers/Microsoft.Authorization/roleDefinitions/{roleDefinitionId}",
     "compute:CapacityReservationGroup": "Microsoft.Compute/capacityReservationGroups/{capacityReservationGroupName}",
     "compute:DiskEncryptionSet": "Microsoft.Compute/diskEncryptionSets/{diskEncryptionSetName}",
+    "compute:Gallery": "Microsoft.Compute/galleries/{galleryName}",
+    "compute:GalleryImage": "Microsoft.Compute/galleries/{galleryName}/images/{galleryImageName}",
     "compute:ProximityPlacementGroup": "Microsoft.Compute/proximityPlacementGroups/{proximityPlacementGroupName}",
     "compute:VirtualMachine": "Microsoft.Compute/virtualMachines/{vmName}",
     "compute:VirtualMachineExtension": "Microsoft.Compute/virtualMachines/{vmName}/extensions/{vmExtensionName}",
@@ -74,6 +76,9 @@ PATHS: Mapping[str, str] = {
         "Microsoft.StorageCache/amlFilesystems/{amlFilesystemName}/autoExportJobs/{autoExportJobName}"
     ),
     "storagecache:ImportJob": "Microsoft.StorageCache/amlFilesystems/{amlFilesystemName}/importJobs/{importJobName}",
+    "virtualmachineimages:VirtualMachineImageTemplate": (
+        "Microsoft.VirtualMachineImages/imageTemplates/{imageTemplateName}"
+    ),
 }
 
 _GUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -85,6 +90,8 @@ NAMES: Mapping[str, str] = {
     "authorization:RoleAssignment": _GUID,
     "authorization:RoleDefinition": _GUID,
     "compute:DiskEncryptionSet": r"[\w-]{1,80}",
+    "compute:Gallery": r"[A-Za-z0-9]([\w.]{0,78}[A-Za-z0-9])?",
+    "compute:GalleryImage": r"[A-Za-z0-9]([\w.-]{0,78}[A-Za-z0-9])?",
     "compute:ProximityPlacementGroup": _NETWORK,
     "compute:VirtualMachine": r"[A-Za-z0-9]([\w.-]{0,62}\w)?",
     "compute:VirtualMachineScaleSet": r"[A-Za-z0-9]([\w.-]{0,62}\w)?",
@@ -120,6 +127,7 @@ NAMES: Mapping[str, str] = {
     "storagecache:AmlFilesystem": r"[A-Za-z0-9][\w-]{0,78}[A-Za-z0-9]",
     "storagecache:AutoExportJob": r"[A-Za-z0-9][\w-]{0,78}[A-Za-z0-9]",
     "storagecache:ImportJob": r"[A-Za-z0-9][\w-]{0,78}[A-Za-z0-9]",
+    "virtualmachineimages:VirtualMachineImageTemplate": r"[\w.-]{1,64}",
 }
 
 # Called by a GUID where they are called nothing; the rest after the logical name.

@@ -196,6 +196,9 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         self._ask(context, self._service.release, request.type, request.id, others)
         for content in self._ask(context, self._service.empty, request.type, request.id, inputs, others):
             self._disk.file(CONTENT, content).unlink()
+        for other in others:
+            if self._service.contains(request.type, request.id, other["id"]):
+                self._disk.file(other["type"], other["id"]).unlink()
         for part in self._service.parts.get(request.type, ()):
             self._disk.file(part, request.id).unlink(missing_ok=True)
         file.unlink(missing_ok=is_setting)

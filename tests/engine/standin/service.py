@@ -122,6 +122,10 @@ class Service:
             raise RefusedError(f"NotEmpty: the {type_token} {id_} you tried to delete holds {', '.join(content)}")
         return content
 
+    def contains(self, type_token: str, id_: str, other: str) -> bool:
+        """Whether a resource takes the one with the id `other` along when it is deleted."""
+        return False
+
     def keys_of(self, type_token: str) -> frozenset[str] | None:
         """The inputs and outputs of a type that the SDK has no class for; None where the SDK is asked."""
         return None

@@ -113,6 +113,17 @@ print(sns.Topic.__name__, sns.TopicSubscriptionArgs.__name__, "pulumi_aws.sns.sm
 
 
 @pytest.mark.slow
+def test_a_resource_has_the_types_of_its_unions() -> None:
+    code = """
+from gangway.stacks.base.sdk_imports import import_by_name
+import_by_name()
+from pulumi import _types
+from pulumi_azure_native import virtualmachineimages
+print("distribute" in _types.input_type_types(virtualmachineimages.VirtualMachineImageTemplateArgs))
+"""
+    assert _python(code).strip() == "True"
+
+
 def test_a_service_that_was_found_before_is_loaded_whole() -> None:
     """Whoever imports a component first, and plans a stack after it, has both kinds in one process."""
     code = """

@@ -1,9 +1,8 @@
 """What is kept of a long run gives the sums and verdicts of all of it, however often it was shortened."""
 
-import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -100,11 +99,8 @@ def test_what_could_not_be_turned_is_nothing_to_go_on_with() -> None:
 REPO = Path(__file__).resolve().parents[3]
 
 
-def test_the_policy_of_the_docs_works_as_printed() -> None:
-    (text,) = re.findall(r"```python\n(.*?)```", (REPO / "docs/controller.md").read_text("utf-8"), re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(text, names)
-    assert len(text.splitlines()) <= 30
+def test_the_policy_among_the_examples_works() -> None:
+    names = runpy.run_path(str(REPO / "examples/control/more_loaders.py"))
     loop = Loop(
         Plant(read_sec=0.006, compute_sec=0.002), Knobs(batch_size=64, threads=1), policy=names["MoreLoaders"]()
     )

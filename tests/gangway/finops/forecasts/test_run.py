@@ -60,9 +60,7 @@ def test_the_interval_holds_about_what_it_says(
 
 
 def test_the_back_test_on_a_measured_run() -> None:
-    """A real training beside other work, whose pace went up and down threefold. Overlapping forecasts, so no binomial
-    bounds: docs/forecast.md has these figures.
-    """
+    """A real training beside other work, whose pace changed threefold. Overlapping forecasts: no binomial bounds."""
     seconds = json.loads((Path(__file__).parent / "pace.json").read_text("utf-8"))["seconds"]
     model, naive = [], []
     for known in range(20, len(seconds) - 10, 10):

@@ -9,13 +9,13 @@ import pytest
 
 from gangway.components.azure import capacity
 from gangway.components.azure.capacity import FallbackConfig, FallbackGroup
-from gangway.components.azure.policies import LEAST_NODES_TAG, NODES_TAG
+from gangway.components.azure.policies import ENDED_TAG, LEAST_NODES_TAG, NODES_TAG
 from gangway.images.node.azure import fallback as azure_fallback
 
 TYPE = "Standard_ND96isr_H100_v5"
 GROUPS = tuple(FallbackGroup(f"demo-{place}-{kind}", kind, TYPE) for place, kind in enumerate(("spot", "on-demand")))
 SUBSCRIPTION, CLIENT = "00000000-0000-0000-0000-000000000001", "11111111-2222-3333-4444-555555555555"
-ENDED_URL = "https://gwdemo.blob.core.windows.net/runs/demo/job/ended-1"
+RUNS_URL = "https://gwdemo.blob.core.windows.net/runs/demo"
 HELD_URL = "https://gwdemo.blob.core.windows.net/runs/demo/job/breaker/held.json"
 
 
@@ -33,7 +33,7 @@ def head(azure_vm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     def look(*, together: bool = False) -> int:
         config = FallbackConfig(SUBSCRIPTION, "demo-rg", together, GROUPS, window=3)
         (tmp_path / "capacity.json").write_text(json.dumps(config.to_json()))
-        return azure_fallback.main([str(tmp_path / "capacity.json"), ENDED_URL, HELD_URL])
+        return azure_fallback.main([str(tmp_path / "capacity.json"), RUNS_URL, HELD_URL])
 
     return look
 
@@ -216,7 +216,7 @@ def test_another_number_of_nodes_is_asked_for_from_the_next_look_on(azure_vm: An
     """`up` writes it into tags: in the head's own configuration it would be another head."""
     assert (azure_fallback.MOST_TAG, azure_fallback.LEAST_TAG) == (NODES_TAG, LEAST_NODES_TAG)
     assert head() == 0
-    azure_vm.tags = {NODES_TAG: "6", LEAST_NODES_TAG: "3"}
+    azure_vm.tags |= {NODES_TAG: "6", LEAST_NODES_TAG: "3"}
     run(azure_vm, 0, "rr")
     seen = []
     for _ in range(4):
@@ -277,7 +277,7 @@ def test_while_launches_are_held_who_is_not_wanted_may_go(azure_vm: Any, head: C
 def test_tags_that_somebody_took_away_are_told(
     azure_vm: Any, head: Callable[..., int], capsys: pytest.CaptureFixture[str], tags: dict[str, str]
 ) -> None:
-    azure_vm.tags = tags
+    azure_vm.tags = {ENDED_TAG: "job/ended-1", **tags}
     assert head() == 1
     said = capsys.readouterr().err
     assert "demo-0-spot: the tags gangway-nodes-min, gangway-nodes and gangway-nodes-wanted must be numbers" in said
@@ -304,14 +304,33 @@ def test_nothing_is_filled_for_a_job_that_has_ended(
 ) -> None:
     azure_vm.blobs["gwdemo/runs/demo/job/ended-1"] = b"0 done\n"
     assert head() == 0
-    assert azure_vm.asked("management.azure.com") == []
+    assert sizes(azure_vm) == [0, 0]
     assert "the job has ended" in capsys.readouterr().err
+
+
+def test_more_hours_continue_a_job_that_has_ended(azure_vm: Any, head: Callable[..., int]) -> None:
+    """`up` writes the new mark into the tags."""
+    assert azure_fallback.ENDED_TAG == ENDED_TAG
+    azure_vm.blobs["gwdemo/runs/demo/job/ended-1"] = b"6 hours over\n"
+    assert head() == 0
+    azure_vm.tags[ENDED_TAG] = "job/ended-2"
+    assert head() == 0
+    assert sizes(azure_vm) == [4, 0]
+
+
+def test_a_scale_set_without_the_mark_is_told(
+    azure_vm: Any, head: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    del azure_vm.tags[ENDED_TAG]
+    assert head() == 1
+    assert "demo-0-spot: has no tag gangway-ended; fix: pulumi up" in capsys.readouterr().err
+    assert patches(azure_vm) == []
 
 
 def test_whether_it_has_ended_must_be_known(azure_vm: Any, head: Callable[..., int]) -> None:
     azure_vm.denied.add("blob.core.windows.net")
     assert head() == 1
-    assert azure_vm.asked("management.azure.com") == []
+    assert patches(azure_vm) == []
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ HELD_URI = "gs://b/demo/job/breaker/held.json"
 @pytest.fixture
 def head(gce: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """A head node: its one look, with two of three counts before it. All groups are empty but the first, set to 2."""
-    config = FallbackConfig("acme-ml", 2, GROUPS, window=3).to_json()
+    config = FallbackConfig("acme-ml", 2, GROUPS, window=3).to_json() | {"ended_uri": ENDED_URI}
     gce.objects["b/demo/fallback.json"] = json.dumps(config).encode()
     gce.groups.clear()
     for group, size in zip(GROUPS, (2, 0, 0), strict=True):
@@ -31,7 +31,7 @@ def head(gce: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     monkeypatch.setenv("GANGWAY_METADATA_URL", gce.url)
     monkeypatch.setenv("GANGWAY_API_URL", gce.url)
     monkeypatch.setenv("GANGWAY_STATE_DIR", str(tmp_path / "state"))
-    return lambda: gcp_fallback.main([CONFIG_URI, ENDED_URI, HELD_URI])
+    return lambda: gcp_fallback.main([CONFIG_URI, HELD_URI])
 
 
 def sizes(gce: Any) -> list[int]:
@@ -111,6 +111,18 @@ def test_nothing_is_filled_for_a_job_that_has_ended(
         assert head() == 0
     assert gce.asked("compute") == []
     assert f"the job has ended ({ENDED_URI} exists): no groups are filled" in capsys.readouterr().err
+
+
+def test_more_hours_continue_a_job_that_has_ended(gce: Any, head: Callable[[], int]) -> None:
+    """`up` writes the new mark into the head's file."""
+    gce.objects["b/demo/job/ended-1"] = b"6 hours over\n"
+    for _ in range(3):
+        assert head() == 0
+    config = json.loads(gce.objects["b/demo/fallback.json"]) | {"ended_uri": "gs://b/demo/job/ended-2"}
+    gce.objects["b/demo/fallback.json"] = json.dumps(config).encode()
+    for _ in range(3):
+        assert head() == 0
+    assert requests(gce) == [(2, "ACCEPTED")]
 
 
 def test_a_head_before_its_groups_waits(gce: Any, head: Callable[[], int], capsys: pytest.CaptureFixture[str]) -> None:

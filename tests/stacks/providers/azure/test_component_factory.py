@@ -6,9 +6,9 @@ from typing import Any
 import pulumi
 import pytest
 
+from gangway.components.azure.api import API_URL
 from gangway.stacks.providers.azure import component_factory
 from gangway.stacks.providers.azure.component_factory import push_password
-from gangway.stacks.providers.azure.lookups import API_URL
 from gangway.stacks.recording import PlaceholderCloud, record
 
 HOST = "azurendv5spot1a2b3c4d.azurecr.io"

@@ -65,6 +65,8 @@ def test_machines_boot_with_the_plans_own_names(azure_plans: dict[str, Plan], na
         assert settings["RUN_DIR"].endswith(f"/runs/{name}")
         assert f"${{DataCollectionRule.{name}-lines.immutableId}}" in settings["LOG_GROUP"]
         assert settings["SIGNING_KEY"] == settings["MEMBER_KEY"].replace("/member-key", "/signing-key")
+        if role == "node":
+            assert machine.inputs["tags"]["gangway-ended"] == settings["ENDED_OBJECT"], "where the head looks for it"
     assert json.loads(files_of(workers(made.resources)[0])["/etc/gangway/job.json"]) == made.job
 
 

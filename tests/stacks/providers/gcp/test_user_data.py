@@ -65,6 +65,15 @@ def test_the_head_imports_the_data_and_fills_the_ladder(gcp_plans: dict[str, Pla
     assert namespace["plan_fill"](4, [[1, 0, 0], [2, 0, 0]], [4, 0, 0]) == (4, 2, 0)
     fill = files["/etc/systemd/system/gangway-fill.service"].replace("$$", "$")
     assert "gs://${Bucket.gcp-a3-spot-head.name}/fallback.json" in fill
+    template = machines(gcp_plans[GPU].resources, "InstanceTemplate")[0]
+    (ladder,) = (
+        json.loads(one.inputs["content"]["value"])
+        for one in gcp_plans[GPU].resources
+        if one.type.endswith(":BucketObject") and one.inputs["name"] == "fallback.json"
+    )
+    node = dict(line.split("=", 1) for line in files_of(template)["/etc/gangway/node.env"].splitlines())
+    marked = "/".join(node[name].strip("'") for name in ("BUCKET_URI", "ENDED_OBJECT"))
+    assert ladder["ended_uri"] == marked, "where the last node marks the job's end, the head looks"
     assert "/etc/gangway/import.json" not in files_of(machines(gcp_plans[GPU].resources, "InstanceTemplate")[0])
 
 
