@@ -133,7 +133,6 @@ NOT_RUN: dict[str, str] = {
     "gangway job {config.stack_name} {SCALE_FLAG}{more}": "needs a running stack: tests/gangway/cli/jobs/test_job.py",
     "gangway job": "words about a command, not one to type: tests/gangway/jobs/systemd/test_autoscale_now.py",
     "gangway breaker reset {self.stack}": "needs a stack that is up: tests/gangway/jobs/systemd/test_breaker.py",
-    "gangway plan {self._config.stack_name} --explain existing.network-owner": "asks a cloud: tests/gangway/live",
     "gangway plan {config.stack_name} --explain existing.network-owner": "asks a cloud: tests/gangway/live",
     "gangway preflight {config.stack_name}": "needs a cloud: tests/gangway/live/preflight",
     "gangway plan {config.stack_name}": "printed under `pulumi up`: tests/engine; the command is that of every page",
