@@ -115,7 +115,7 @@ def decide(curve: Mapping[int, Band], state: State) -> Decision:
     elif (need is not None and curve[nodes].mid < need) or nodes == useful[-1]:
         why = "more are no faster" if nodes < max(curve) else "all that there may be"
     elif state.nodes is None or nodes == state.nodes:
-        why = "enough, and fewer are not sure to be"
+        why = "enough, and fewer may not be"
     else:
         why = "fewer are not expected to be enough" if nodes > state.nodes else "fewer are surely enough"
     return _decided(curve[nodes], state, nodes, why)
