@@ -31,8 +31,8 @@ def boot_findings(config: StackConfig, machine: MachineType, cost: CostEstimate 
     yield Finding.info(
         "boot.minutes",
         PLACE,
-        f"a node's job can start about {waits[0]:.0f} minutes after the node: {_listed(without)}. With a machine image "
-        f"after {waits[1]:.0f}: {_listed(with_image)}{dollars}",
+        f"a job can start about {waits[0]:.0f} minutes after its node is launched: {_listed(without)}. With a "
+        f"machine image after {waits[1]:.0f}: {_listed(with_image)}{dollars}",
         "" if cluster.machine_image else "to start sooner, set machine_image: {keep: 3}, which `up` builds first",
     )
 
@@ -41,7 +41,7 @@ def boot_steps(config: StackConfig, machine: MachineType) -> tuple[Steps, Steps]
     """The steps without and with a machine image. Those that take the same are not in either."""
     table = load_boot()
     is_host = machine.num_accelerators.value >= _HOST_ACCELERATORS
-    start = {"start": table.start_minutes_of_host if is_host else table.start_minutes}
+    start = {"boot": table.start_minutes_of_host if is_host else table.start_minutes}
     planned = {
         "Lustre client": (table.lustre_minutes, config.storage is not None and config.storage.kind == "lustre"),
         "Slurm": (table.slurm_minutes, config.engine.kind == "slurm"),

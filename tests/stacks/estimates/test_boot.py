@@ -34,9 +34,9 @@ def test_every_step_is_marked_with_what_it_rests_on() -> None:
 
 def test_a_machine_image_saves_what_is_installed_and_pulled(demo_config: StackConfig) -> None:
     without, with_image = boot_steps(demo_config, machine())
-    assert set(without) == {"start", "Lustre client", "container"}
-    assert set(with_image) == {"start", "first read of the container's files"}
-    assert without["start"] == with_image["start"]
+    assert set(without) == {"boot", "Lustre client", "container"}
+    assert set(with_image) == {"boot", "first read of the container's files"}
+    assert without["boot"] == with_image["boot"]
     table = load_boot()
     assert without["container"].value == table.container_gib.value * table.container_minutes_per_gib.value
     assert without["container"].confidence == "assumed", "the container's size is"
@@ -48,7 +48,7 @@ def test_the_line_has_both_times_their_basis_and_the_dollars_of_a_nodes_start(ed
     without, with_image = (sum(fact.value for fact in steps.values()) for steps in boot_steps(config, machine()))
     assert (finding.severity, finding.path) == (Severity.INFO, "gangway:cluster.machine_image")
     assert f"about {without:.0f} minutes" in finding.message
-    assert f"after {with_image:.0f}: start 10 (assumed)" in finding.message
+    assert f"after {with_image:.0f}: boot 10 (assumed)" in finding.message
     assert "At 60.00 USD an hour" in finding.message, "one of two nodes"
     assert f"costs {with_image:.2f} instead of {without:.2f} USD" in finding.message, "a dollar a minute"
     assert "machine_image: {keep: 3}" in finding.fix
@@ -62,7 +62,7 @@ def test_without_a_price_there_are_no_dollars(demo_config: StackConfig, cost: Co
 
 def test_small_machines_start_sooner_than_whole_hosts(demo_config: StackConfig) -> None:
     small, _ = boot_steps(demo_config, machine("g5.xlarge"))
-    assert small["start"].value < boot_steps(demo_config, machine())[0]["start"].value
+    assert small["boot"].value < boot_steps(demo_config, machine())[0]["boot"].value
 
 
 def test_an_image_of_ones_own_is_unknown(edited: Edited) -> None:
