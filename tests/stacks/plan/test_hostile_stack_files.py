@@ -107,12 +107,17 @@ def read(values: Values, path: Path, *, plans: bool = True) -> Plan | StackConfi
 
 
 def is_named(mistakes: list[InputError], place: Loc) -> bool:
-    """Whether one is at the text, or at the section that it makes impossible."""
+    """Whether one is at the text, at the section that it makes impossible, or at what its section lacks besides."""
     spelled = re.compile(r"\[\d+\]|\.x$")
     wanted = ".".join(part for part in place if isinstance(part, str)).removesuffix(".x")
     said = [spelled.sub("", mistake.place.rpartition("gangway:")[2]) for mistake in mistakes]
-    return any(each and (each.startswith(wanted) or wanted.startswith(each)) for each in said) or any(
-        str(place[-1]) in str(mistake) for mistake in mistakes
+    lacking = [
+        each.rpartition(".")[0] for each, mistake in zip(said, mistakes, strict=True) if "missing" in str(mistake)
+    ]
+    return (
+        any(each and (each.startswith(wanted) or wanted.startswith(each)) for each in said)
+        or any(str(place[-1]) in str(mistake) for mistake in mistakes)
+        or wanted.rpartition(".")[0] in lacking
     )
 
 
