@@ -111,9 +111,8 @@ def is_named(mistakes: list[InputError], place: Loc) -> bool:
     spelled = re.compile(r"\[\d+\]|\.x$")
     wanted = ".".join(part for part in place if isinstance(part, str)).removesuffix(".x")
     said = [spelled.sub("", mistake.place.rpartition("gangway:")[2]) for mistake in mistakes]
-    lacking = [
-        each.rpartition(".")[0] for each, mistake in zip(said, mistakes, strict=True) if "missing" in str(mistake)
-    ]
+    both = zip(said, mistakes, strict=True)
+    lacking = [each.rpartition(".")[0] for each, mistake in both if "missing" in str(mistake)]
     return (
         any(each and (each.startswith(wanted) or wanted.startswith(each)) for each in said)
         or any(str(place[-1]) in str(mistake) for mistake in mistakes)

@@ -98,11 +98,13 @@ def settings(files: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_both_know_the_log_group_and_the_jobs_hours(edited: Edited) -> None:
+def test_both_know_the_log_group_and_the_nodes_the_jobs_hours(edited: Edited) -> None:
+    """Other hours must not make another head, which would end the job's meeting."""
     program = run(edited(lambda values: values["gangway:job"].update(max_hours=1.5)))
     for files in (worker(program), head(program)):
         assert settings(files)["LOG_GROUP"] == "/gangway/edited"
-        assert settings(files)["MAX_SEC"] == "5400"
+    assert settings(worker(program))["MAX_SEC"] == "5400"
+    assert "MAX_SEC" not in settings(head(program))
     assert "awslogs-group=/gangway/edited" in head(program)["/etc/systemd/system/gangway-rendezvous.service"]
 
 
