@@ -90,11 +90,13 @@ def section(name: str, **values: Any) -> Edit:
         ("gcp-a3-spot", job(kimg=24_001), Effect.HEAD_REPLACED),
         ("gcp-v5e-pod", job(kimg=24_001), Effect.NODES_RESTARTED),
         ("openstack-gpu", job(kimg=24_001), Effect.NODES_RESTARTED),
-        ("aws-p5-spot", section("storage", capacity_gib=38_400), Effect.IN_PLACE),
+        # What reaches no machine by itself brings another version's texts to all.
+        ("aws-p5-spot", section("storage", capacity_gib=38_400), Effect.HEAD_REPLACED),
         ("azure-ndv5-spot", section("storage", capacity_gib=16_384), Effect.DATA_LOST),
         ("gcp-a3-spot", section("network", cidr="10.44.0.0/16"), Effect.HEAD_REPLACED),
         ("aws-p5-spot", section("budget", monthly_usd=77_777), Effect.IN_PLACE),
-        ("gcp-a3-spot", section("estimate", restart_sec=500), Effect.IN_PLACE),
+        ("gcp-a3-spot", section("estimate", restart_sec=500), Effect.HEAD_REPLACED),
+        ("gcp-a3-spot", section("observe", log_days=60), Effect.IN_PLACE),
         ("aws-p5-slurm", section("head", machine_type="t3.large"), Effect.HEAD_REPLACED),
     ],
 )
